@@ -1,6 +1,7 @@
 """What a transformer is: widths, heads, experts, and how many parameters that makes."""
 
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Literal
 
 from codesign_base import InputError
@@ -76,6 +77,11 @@ class Attention:
         Normalise queries and keys of each head (one weight an element of a head's width, each).
     latent : LatentAttention, optional
         Multi-head latent attention instead of grouped queries.
+    wide_norm : bool
+        Normalise queries and keys with weights for every head (OLMo 2, over all heads together;
+        Command R+).
+    sinks : bool
+        Each head has a learned score beside those of its keys (GPT-OSS).
     """
 
     heads: int
@@ -85,6 +91,8 @@ class Attention:
     output_bias: bool = False
     head_norm: bool = False
     latent: LatentAttention | None = None
+    wide_norm: bool = False
+    sinks: bool = False
 
     def __post_init__(self) -> None:
         _check_counts("attention", self, {"heads": 1, "kv_heads": 1, "head_width": 1})
@@ -92,6 +100,10 @@ class Attention:
             raise InputError(
                 f"attention: kv_heads is {self.kv_heads}, which does not divide the {self.heads} "
                 "heads; give a divisor"
+            )
+        if self.wide_norm and (self.head_norm or self.latent):
+            raise InputError(
+                "attention: wide_norm is set beside head_norm or latent; give one of them"
             )
 
     @property
@@ -120,7 +132,46 @@ class Attention:
             return query + down + up + output
         width = self.query_width + 2 * self.kv_heads * self.head_width
         norms = 2 * self.head_width if self.head_norm else 0
+        if self.wide_norm:
+            norms = self.query_width + self.kv_heads * self.head_width
+        norms += self.heads if self.sinks else 0
         return hidden * width + (width if self.query_bias else 0) + norms + output
+
+
+@dataclass(frozen=True)
+class SlidingWindow:
+    """Layers in which a token meets only the keys near it.
+
+    Parameters
+    ----------
+    width : int
+        Keys that a token meets at most, its own among them.
+    full_layers : tuple of int
+        Layers in which a token meets all keys before it, in ascending order.
+    chunked : bool
+        Tokens are cut into chunks of the width, and meet the keys of their own (Llama 4), rather
+        than the last ones.
+    """
+
+    width: int
+    full_layers: tuple[int, ...] = ()
+    chunked: bool = False
+
+    def __post_init__(self) -> None:
+        _check_counts("sliding window", self, {"width": 1})
+        if any(a >= b for a, b in pairwise((-1, *self.full_layers))):
+            raise InputError(
+                f"sliding window: full_layers is {list(self.full_layers)!r}; give layer numbers "
+                "from 0 in ascending order"
+            )
+
+    def share(self, sequence: int) -> float:
+        """Return the scores of a sample that count, over all of them, masked ones included."""
+        width = min(self.width, sequence)
+        if not self.chunked:
+            return width / sequence * (1.0 - 0.5 * width / sequence)
+        chunks, rest = divmod(sequence, width)
+        return 0.5 * (chunks * width**2 + rest**2) / sequence**2
 
 
 @dataclass(frozen=True)
@@ -146,8 +197,8 @@ class Experts:
     every : int
         Of the layers after these, each ``every``-th has experts; the others are dense.
     router_bias : bool
-        The router has a bias an expert that is no trainable parameter of the loss but is stored
-        (DeepSeek-V3's load balancing).
+        The router has a bias per expert (GPT-OSS; DeepSeek-V3's, which balances load, is stored
+        but not trained).
     groups, groups_per_token : int
         Equal groups of neighbouring experts, and how many of them a token's experts lie in at
         most (DeepSeek-V3, section 2.1.2: node-limited routing, where a group is a server's).
@@ -229,6 +280,8 @@ class Transformer:
         Bytes of a weight, activation or gradient element in training (2: BF16 or FP16).
     source : str
         Where the numbers are from.
+    window : SlidingWindow, optional
+        Of some layers, or all; only if ``causal``.
     """
 
     name: str
@@ -251,6 +304,7 @@ class Transformer:
     classes: int = 0
     dense_bytes: int = 2
     source: str = ""
+    window: SlidingWindow | None = None
 
     def __post_init__(self) -> None:
         _check_counts(
@@ -282,6 +336,26 @@ class Transformer:
                 f"transformer {self.name!r}: first_dense is {self.experts.first_dense} of "
                 f"{self.layers} layers; give fewer"
             )
+        window = self.window
+        if window is not None and not self.causal:
+            raise InputError(
+                f"transformer {self.name!r}: a sliding window, but causal is False; leave one out"
+            )
+        if window is not None and window.full_layers[-1:] >= (self.layers,):
+            raise InputError(
+                f"transformer {self.name!r}: full_layers names layer {window.full_layers[-1]} of "
+                f"{self.layers}; give numbers below"
+            )
+
+    def slides(self, layer: int) -> bool:
+        """Whether tokens meet only the keys near them in a layer."""
+        return self.window is not None and layer not in self.window.full_layers
+
+    def score_share(self, layer: int, sequence: int) -> float:
+        """Return the scores of a layer that count, over all of them, masked ones included."""
+        if self.window is not None and self.slides(layer):
+            return self.window.share(sequence)
+        return 0.5 if self.causal else 1.0
 
     def has_experts(self, layer: int) -> bool:
         """Whether a layer's feed-forward part is a mixture of experts."""

@@ -13,12 +13,13 @@ def attention_core(
     layout: Layout,
     implementation: Implementation = MEGATRON_CORE,
     *,
+    layer: int = 0,
     sequence: int | None = None,
 ) -> PassCosts:
     """Return scores, softmax and weighted values of one layer on one GPU.
 
     With context parallelism each rank has its share of the queries and meets all keys; causal
-    work is balanced over ranks.
+    work is balanced over ranks. A fused kernel skips what a mask hides, an unfused one does not.
     """
     length = sequence_of(model, sequence)
     attention, element = model.attention, float(model.dense_bytes)
@@ -28,7 +29,7 @@ def attention_core(
     key = attention.query_width / attention.heads
     value = attention.value_width / attention.heads
     if implementation.flash:
-        visible = 0.5 if model.causal else 1.0
+        visible = model.score_share(layer, length)
         flops = 2.0 * batched * local * length * (key + value) * visible
         # Queries, keys, values and output once; the backward pass also reads their gradients.
         moved = element * batched * (local * (key + value) + length * (key + value))
@@ -97,9 +98,10 @@ def projections(
         product_costs(tokens, query + 2 * key_value, hidden, 1, *sums[:4], (gathered, cast)) + out
     )
     rope = rotary * (query + key_value)
-    head_norm = 2 * element * tokens * (query + key_value) if attention.head_norm else 0.0
+    normed = attention.head_norm or attention.wide_norm
+    head_norm = 2 * element * tokens * (query + key_value) if normed else 0.0
     if rope or head_norm:
-        costs += elementwise(rope + head_norm, rope + 1.5 * head_norm, 1 + attention.head_norm)
+        costs += elementwise(rope + head_norm, rope + 1.5 * head_norm, 1 + normed)
     return costs
 
 

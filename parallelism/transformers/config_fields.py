@@ -86,6 +86,15 @@ class ConfigFields:
             raise self.wrong(name, "give a list of layer numbers")
         return value
 
+    def words(self, name: str) -> list[str]:
+        """Return a list of words, empty where it is not given."""
+        _, value = self._find([name])
+        if value is None:
+            return []
+        if not isinstance(value, list) or any(type(entry) is not str for entry in value):
+            raise self.wrong(name, "give a list of words")
+        return value
+
     def expect(self, name: str, *allowed: Any, because: str) -> None:
         """Refuse a field that is given with any other value than these."""
         _, value = self._find([name])

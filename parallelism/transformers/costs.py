@@ -39,7 +39,7 @@ def layer_costs(
     ----------
     model : Transformer
     layer : int
-        Index of the layer, which says whether it has experts.
+        Index of the layer, which says whether it has experts and a sliding window.
     layout : Layout
     implementation : Implementation
     sequence : int, optional
@@ -72,7 +72,7 @@ def _layer_costs(
 ) -> PassCosts:
     length = sequence_of(model, sequence)
     tokens = tokens_of(model, layout, sequence)
-    core = attention_core(model, layout, implementation, sequence=length)
+    core = attention_core(model, layout, implementation, layer=layer, sequence=length)
     element = float(model.dense_bytes)
     rest = projections(model, layout, implementation, tokens)
     if model.has_experts(layer):
@@ -177,8 +177,9 @@ def model_flops(
     Returns
     -------
     float
-        Products only, backward twice forward, all attention scores even if masked. For a
-        GPT-like model this is ``72 B s l h^2 (1 + s / 6h + V / 12 l h)`` or, with recomputation,
+        Products only, backward twice forward, all attention scores even if masked, of a layer with
+        a sliding window twice those within. For a GPT-like model this is
+        ``72 B s l h^2 (1 + s / 6h + V / 12 l h)`` or, with recomputation,
         ``96 B s l h^2 (1 + s / 6h + V / 16 l h)`` (the formulas of Korthikanti et al., 2022, and
         of Narayanan et al., 2021).
 
@@ -189,10 +190,14 @@ def model_flops(
     """
     layout = Layout(microbatch=1, sequence_parallel=False)
     plain = Implementation(flash=False)
-    layers = sum(
-        count * layer_costs(model, layer, layout, plain, sequence=sequence).forward.flops
-        for layer, count in layer_kinds(model, 0, model.layers)
-    )
+    layers = 0.0
+    for layer, count in layer_kinds(model, 0, model.layers):
+        one = layer_costs(model, layer, layout, plain, sequence=sequence).forward.flops
+        if model.slides(layer):
+            length = sequence_of(model, sequence)
+            core = attention_core(model, layout, plain, sequence=length).forward.flops
+            one -= (1.0 - 2.0 * model.score_share(layer, length)) * core
+        layers += count * one
     ends = head_costs(model, layout, plain, sequence=sequence).forward.flops
     if model.patch:
         ends += embedding_costs(model, layout, plain, sequence=sequence).forward.flops

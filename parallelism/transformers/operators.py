@@ -27,17 +27,17 @@ def default_batch(sequence: int) -> int:
     return 1 << (max(1, _DEFAULT_TOKENS // sequence).bit_length() - 1)
 
 
-def core_flops(attention: Attention, sequence: int, causal: bool) -> float:
+def core_flops(attention: Attention, sequence: int, share: float) -> float:
     """Return the forward FLOPs of scores, softmax and weighted sum of one sample.
 
     Parameters
     ----------
     attention : Attention
     sequence : int
-    causal : bool
-        Whether only half of the scores count.
+    share : float
+        Of the scores that count, half under a causal mask.
     """
-    scores = sequence * sequence * (0.5 if causal else 1.0)
+    scores = sequence * sequence * share
     widths = attention.query_width + attention.value_width
     return scores * (2.0 * widths + 5.0 * attention.heads)
 
@@ -132,7 +132,7 @@ def _layer(build: GraphBuilder, model: Transformer, layer: int, x: Tensor) -> Te
     """Append one layer: attention, then (or beside it) the feed-forward part."""
     at = f"layer_{layer}"
     normed = _norm(build, model, f"{at}_attention_norm", x)
-    parts = [_attention(build, model, f"{at}_attention", normed)]
+    parts = [_attention(build, model, layer, f"{at}_attention", normed)]
     if model.layer_norms == 4:
         parts = [_norm(build, model, f"{at}_attention_post_norm", parts[0])]
     if not model.parallel:
@@ -151,7 +151,7 @@ def _layer(build: GraphBuilder, model: Transformer, layer: int, x: Tensor) -> Te
     return add(build, f"{at}_feed_forward_add", [x, *parts, *fed])
 
 
-def _attention(build: GraphBuilder, model: Transformer, name: str, x: Tensor) -> Tensor:
+def _attention(build: GraphBuilder, model: Transformer, layer: int, name: str, x: Tensor) -> Tensor:
     """Append the attention layer; latent vectors are operators of their own."""
     attention, hidden, tokens = model.attention, model.hidden, model.sequence
     parameters = attention.parameters(hidden)
@@ -180,7 +180,7 @@ def _attention(build: GraphBuilder, model: Transformer, name: str, x: Tensor) ->
             * ((latent.query_rank or hidden) * attention.query_width + latent.kv_rank * keys)
         )
         extent = attention.heads
-    flops += core_flops(attention, tokens, model.causal)
+    flops += core_flops(attention, tokens, model.score_share(layer, tokens))
     flops += 2.0 * tokens * attention.value_width * hidden
     # Inputs, queries, keys and values written and read again, the sum, and the output.
     width = sum(t.channels for t in inputs) + 2 * read + 2 * attention.value_width + hidden
@@ -189,13 +189,13 @@ def _attention(build: GraphBuilder, model: Transformer, name: str, x: Tensor) ->
         name, OperatorKind.ATTENTION, inputs, (tokens, hidden),
         flops=(flops, 2 * flops), elements=(traffic, 2 * traffic), parameters=parameters,
         splits=legal_splits((Mode.HEADS, extent)),
-        profile_key=_attention_key(model, latent),
+        profile_key=_attention_key(model, layer, latent),
     )  # fmt: skip
 
 
-def _attention_key(model: Transformer, latent: LatentAttention | None) -> str:
+def _attention_key(model: Transformer, layer: int, latent: LatentAttention | None) -> str:
     """Name what is to be timed: widths read, heads, widths of a head, and the mask."""
-    attention = model.attention
+    attention, window = model.attention, model.window
     numbers = (
         (latent.query_rank if latent else 0) or model.hidden,
         latent.kv_rank if latent else model.hidden,
@@ -206,6 +206,8 @@ def _attention_key(model: Transformer, latent: LatentAttention | None) -> str:
         latent.value_width if latent else attention.head_width,
     )
     mask = "causal" if model.causal else "full"
+    if window is not None and model.slides(layer) and window.width < model.sequence:
+        mask = f"{'chunks' if window.chunked else 'window'}_{window.width}"
     return "_".join(["GroupedAttention", *(str(number) for number in numbers), mask])
 
 

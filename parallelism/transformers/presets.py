@@ -11,6 +11,7 @@ from parallelism.transformers.architecture import (
     Attention,
     Experts,
     LatentAttention,
+    SlidingWindow,
     Transformer,
 )
 
@@ -28,6 +29,12 @@ _QWEN2 = "Qwen2, arXiv 2407.10671, table 1; released configuration; sequence cho
 _QWEN25 = "Qwen2.5, arXiv 2412.15115, table 1; released configuration; sequence chosen"
 _QWEN3 = "Qwen3, arXiv 2505.09388, tables 1 and 2; released configuration; sequence chosen"
 _QWEN_MOE = "released configuration (Qwen1.5-MoE-A2.7B); sequence chosen"
+_GPT_OSS = "gpt-oss, arXiv 2508.10925, table 1; released configuration; sequence chosen"
+_LLAMA4 = "released configuration (Llama 4, text); sequence chosen"
+_GEMMA3 = "Gemma 3, arXiv 2503.19786, section 2; released configuration"
+_KIMI2 = "Kimi K2, arXiv 2507.20534, table 2; released configuration"
+_GLM45 = "GLM-4.5, arXiv 2508.06471, table 1, without multi-token prediction"
+_MINIMAX2 = "released configuration (MiniMax-M2); sequence chosen"
 _VIT = (
     "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021, table 1; 224x224, 1000 classes"
 )
@@ -127,6 +134,24 @@ def _qwen(
     )  # fmt: skip
 
 
+def _gpt_oss(name: str, layers: int, experts: int) -> Transformer:
+    """Biases everywhere, a learned score beside those of keys, a window in every other layer."""
+    return Transformer(
+        name, layers, 2880, Attention(64, 8, 64, True, True, sinks=True), 2880, 201088, 4096,
+        gated=True, bias=True, source=_GPT_OSS, experts=Experts(experts, 4, 2880, router_bias=True),
+        window=SlidingWindow(128, tuple(range(1, layers, 2))),
+    )  # fmt: skip
+
+
+def _llama4(name: str, experts: int, every: int) -> Transformer:
+    """One routed expert per token beside a shared one; three of four layers attend in chunks."""
+    return Transformer(
+        name, 48, 5120, Attention(40, 8, 128), 16384, 202048, 8192, gated=True, source=_LLAMA4,
+        experts=Experts(experts, 1, 8192, shared=1, shared_width=8192, every=every),
+        window=SlidingWindow(8192, tuple(range(3, 48, 4)), chunked=True),
+    )  # fmt: skip
+
+
 _ALL = (
     _gpt("gpt2", 12, 768, 12, 64, _GPT2, sequence=1024),
     _gpt("gpt2-medium", 24, 1024, 16, 64, _GPT2, sequence=1024),
@@ -211,6 +236,30 @@ _ALL = (
     _qwen("qwen3-32b", 64, 5120, (64, 8), 25600, _QWEN3),
     _qwen("qwen3-30b-a3b", 48, 2048, (32, 4), 6144, _QWEN3, experts=Experts(128, 8, 768)),
     _qwen("qwen3-235b-a22b", 94, 4096, (64, 4), 12288, _QWEN3, experts=Experts(128, 8, 1536)),
+    _gpt_oss("gpt-oss-20b", 24, 32),
+    _gpt_oss("gpt-oss-120b", 36, 128),
+    _llama4("llama4-scout", 16, 1),
+    _llama4("llama4-maverick", 128, 2),
+    Transformer(
+        "gemma3-27b", 62, 5376, Attention(32, 16, 128, head_norm=True), 21504, 262208, 32768,
+        gated=True, layer_norms=4, tied=True, source=_GEMMA3,
+        window=SlidingWindow(1024, tuple(range(5, 62, 6))),
+    ),
+    _deepseek(
+        "kimi-k2", 61, 7168, 64, 1536, 18432, 163840,
+        Experts(384, 8, 2048, shared=1, shared_width=2048, first_dense=1, router_bias=True),
+        _KIMI2,
+    ),
+    Transformer(
+        "glm-4.5", 92, 5120, Attention(96, 8, 128, query_bias=True, head_norm=True), 12288, 151552,
+        4096, gated=True, source=_GLM45,
+        experts=Experts(160, 8, 1536, shared=1, shared_width=1536, first_dense=3,
+                        router_bias=True),
+    ),
+    Transformer(
+        "minimax-m2", 62, 3072, Attention(48, 8, 128, wide_norm=True), 1536, 200064, 4096,
+        gated=True, source=_MINIMAX2, experts=Experts(256, 8, 1536, router_bias=True),
+    ),
     _vit("vit-b-16", 12, 768, 12, 16),
     _vit("vit-b-32", 12, 768, 12, 32),
     _vit("vit-l-16", 24, 1024, 16, 16),
@@ -272,4 +321,10 @@ def describe(model: Transformer) -> str:
         heads += f" on {model.attention.kv_heads} keys"
     experts = model.experts
     routed = f", {experts.per_token} of {experts.count} experts" if experts else ""
-    return f"{model.layers} layers of {model.hidden}, {heads}{routed}, sequence {model.sequence}"
+    near = ""
+    if model.window is not None:
+        sliding = sum(model.slides(layer) for layer in range(model.layers))
+        near = f", {sliding} layers meet {model.window.width} keys"
+    return (
+        f"{model.layers} layers of {model.hidden}, {heads}{near}{routed}, sequence {model.sequence}"
+    )

@@ -1,5 +1,6 @@
 """What of a model falls to one rank of a layout: layers of a kind, tokens, heads."""
 
+from collections import Counter
 from functools import lru_cache
 from math import ceil
 
@@ -11,24 +12,23 @@ from parallelism.transformers.layout import Layout
 
 @lru_cache(maxsize=512)
 def layer_kinds(model: Transformer, first: int, count: int) -> tuple[tuple[int, int], ...]:
-    """Return (an example's index, count) of dense layers and of those with experts in a range.
+    """Return (an example's index, count) of the kinds of layers in a range.
 
-    The example is the model's first layer of the kind, be it outside the range.
+    Dense layers come before those with experts, and of each those that meet all keys before those
+    with a sliding window. The example is the model's first layer of the kind, be it outside the
+    range.
     """
-    if model.experts is None:
+    if model.experts is None and model.window is None:
         return ((0, count),) if count else ()
-    found: list[tuple[int, int]] = []
-    for experts in (False, True):
-        same = sum(model.has_experts(i) == experts for i in range(first, first + count))
-        if same:
-            found.append((_first_of(model, experts), same))
-    return tuple(found)
+    kinds = _kinds_of(model)
+    met = Counter(kinds[first : first + count])
+    return tuple((kinds.index(kind), met[kind]) for kind in sorted(met))
 
 
 @lru_cache(maxsize=64)
-def _first_of(model: Transformer, experts: bool) -> int:
-    """Return the first layer with experts, or without."""
-    return next(i for i in range(model.layers) if model.has_experts(i) == experts)
+def _kinds_of(model: Transformer) -> tuple[tuple[bool, bool], ...]:
+    """Return for each layer whether it has experts, and whether a sliding window."""
+    return tuple((model.has_experts(i), model.slides(i)) for i in range(model.layers))
 
 
 def sequence_of(model: Transformer, sequence: int | None) -> int:

@@ -29,7 +29,7 @@ class Part:
     head: bool
 
     def kinds(self, model: Transformer) -> tuple[tuple[int, int], ...]:
-        """Return (an example's index, count) of the dense layers and of those with experts."""
+        """Return (an example's index, count) of the kinds of its layers."""
         return layer_kinds(model, self.first, self.layers)
 
 
@@ -133,6 +133,10 @@ def layer_weights(model: Transformer, layer: int, layout: Layout) -> WeightCount
         width += 2 * kv_heads_of(attention, layout) * attention.head_width
         dense += hidden * width + (width if attention.query_bias else 0)
         dense += 2 * attention.head_width if attention.head_norm else 0
+        if attention.wide_norm:
+            dense += attention.query_width / tensor
+            dense += kv_heads_of(attention, layout) * attention.head_width
+        dense += attention.heads / tensor if attention.sinks else 0
     dense += attention.value_width / tensor * hidden + (hidden if attention.output_bias else 0)
     if not model.has_experts(layer):
         return WeightCount(dense + _split(model, model.feed_forward, tensor))

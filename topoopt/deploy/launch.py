@@ -157,6 +157,9 @@ def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list
             lines.append(f"--group-query-attention --num-query-groups {attention.kv_heads}")
     if attention.head_norm:
         lines.append("--qk-layernorm")
+    if attention.wide_norm:
+        notes.append("Megatron-LM has no norms of queries and keys with weights for every head")
+    lines += _megatron_window(model, notes)
     if model.gated:
         lines.append("--swiglu")
     if not model.bias:
@@ -190,6 +193,23 @@ def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list
             lines.append(f"--moe-shared-expert-intermediate-size {width}")
         if experts.shared_gate:
             notes.append("Megatron-LM core_r0.14 has no gate of shared experts")
+    return lines
+
+
+def _megatron_window(model: Transformer, notes: list[str]) -> list[str]:
+    """Return the options of sliding windows and of learned scores beside those of keys."""
+    lines, window = [], model.window
+    if window is not None and window.chunked:
+        notes.append("Megatron-LM has no attention within chunks: its layers meet all keys")
+    elif window is not None:
+        pattern = [int(model.slides(layer)) for layer in range(model.layers)]
+        # Keys before a token's own.
+        lines.append(f"--window-size {window.width - 1},0")
+        lines.append(f"--window-attn-skip-freq {json.dumps(pattern, separators=(',', ':'))}")
+    if model.attention.sinks:
+        lines.append("--softmax-type learnable")
+    if lines:
+        notes.append("Megatron-LM knows --window-size and --softmax-type from core_r0.15 on")
     return lines
 
 

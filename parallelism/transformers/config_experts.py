@@ -1,0 +1,229 @@
+"""Hugging Face's families of decoders with experts."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from parallelism.transformers.architecture import Attention, Experts, LatentAttention
+from parallelism.transformers.config_fields import ConfigFields
+from parallelism.transformers.config_parts import biased, body_of, grouped, plain
+from parallelism.transformers.config_windows import chunks, late_window
+
+
+def _sparse_layers(config: ConfigFields, layers: int) -> dict[str, Any]:
+    """Return which layers have experts, from a step and a list of dense layers."""
+    step = config.count("decoder_sparse_step", default=1)
+    dense = sorted(set(config.indices("mlp_only_layers")))
+    if dense == []:
+        return {"every": step}
+    if step == 1 and dense == list(range(len(dense))) and len(dense) < layers:
+        return {"first_dense": len(dense)}
+    raise config.wrong("mlp_only_layers", "only the first layers may be dense; plan without it")
+
+
+def _mixtral(config: ConfigFields) -> dict[str, Any]:
+    return _of_one_width(config, plain(config))
+
+
+def _of_one_width(config: ConfigFields, described: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Add experts as wide as ``intermediate_size`` says, in every layer."""
+    experts = Experts(
+        config.count("num_local_experts", "num_experts"),
+        config.count("num_experts_per_tok", "experts_per_token", "moe_topk"),
+        described["feed_forward"],
+        **more,
+    )
+    return described | {"experts": experts}
+
+
+def _granite_moe(config: ConfigFields) -> dict[str, Any]:
+    return _of_one_width(config, plain(config, kv_default=True, **biased(config)))
+
+
+def _olmoe(config: ConfigFields) -> dict[str, Any]:
+    return _of_one_width(config, plain(config, kv_default=True, wide_norm=True, **biased(config)))
+
+
+def _minimax_m2(config: ConfigFields) -> dict[str, Any]:
+    config.flag("use_qk_norm", True)
+    return _of_one_width(config, plain(config, wide_norm=True, head_dim=128), router_bias=True)
+
+
+def _gpt_oss(config: ConfigFields) -> dict[str, Any]:
+    described = plain(config, head_dim=64, width=128, every=2, sinks=True, **biased(config, True))
+    return _of_one_width(config, described, router_bias=True) | {"bias": True}
+
+
+def _hunyuan_moe(config: ConfigFields) -> dict[str, Any]:
+    described = plain(config, kv_default=True, head_norm=True, **biased(config))
+    # Its experts' width is the shared one's, too.
+    width = described["feed_forward"]
+    return _of_one_width(config, described, shared=1, shared_width=width)
+
+
+def _llama4(config: ConfigFields) -> dict[str, Any]:
+    body = body_of(config)
+    layers, width = body["layers"], body["feed_forward"]
+    config.flag("use_qk_norm", True)  # without weights
+    every = config.count("interleave_moe_layer_step", default=1)
+    first = config.indices("moe_layers")
+    if first and first != list(range(every - 1, layers, every)):
+        raise config.wrong(
+            "moe_layers", "only each interleave_moe_layer_step-th layer may have experts"
+        )
+    experts = Experts(
+        config.count("num_local_experts"), config.count("num_experts_per_tok"), width,
+        shared=1, shared_width=width, every=every,
+    )  # fmt: skip
+    return body | {
+        "attention": grouped(config, body["hidden"], head_dim=128, **biased(config)),
+        "feed_forward": config.count("intermediate_size_mlp"),
+        "gated": True,
+        "tied": config.flag("tie_word_embeddings", False),
+        "experts": experts,
+        "window": chunks(config, layers),
+    }
+
+
+def _qwen2_moe(config: ConfigFields) -> dict[str, Any]:
+    described = plain(config, query_bias=config.flag("qkv_bias", True))
+    if config.flag("use_sliding_window", False) and not config.words("layer_types"):
+        raise config.wrong("use_sliding_window", "give layer_types, or false")
+    experts = Experts(
+        config.count("num_experts"),
+        config.count("num_experts_per_tok"),
+        config.count("moe_intermediate_size"),
+        shared=1,
+        shared_width=config.count("shared_expert_intermediate_size"),
+        shared_gate=True,
+        **_sparse_layers(config, described["layers"]),
+    )
+    window = late_window(config, described["layers"], 28)
+    return described | {"experts": experts, "window": window}
+
+
+def _qwen3_moe(config: ConfigFields) -> dict[str, Any]:
+    described = plain(config, head_norm=True, **biased(config))
+    experts = Experts(
+        config.count("num_experts", "num_local_experts"),
+        config.count("num_experts_per_tok"),
+        config.count("moe_intermediate_size"),
+        **_sparse_layers(config, described["layers"]),
+    )
+    return described | {"experts": experts, "window": late_window(config, described["layers"], 0)}
+
+
+def _deepseek(config: ConfigFields) -> dict[str, Any]:
+    body = body_of(config)
+    config.expect("attention_bias", False, because="only latent attention without biases is known")
+    config.expect("moe_layer_freq", 1, because="only experts in every layer after the dense ones")
+    latent = LatentAttention(
+        config.count("kv_lora_rank"),
+        config.count("q_lora_rank", default=0),
+        config.count("qk_rope_head_dim", default=64),
+        config.count("v_head_dim", default=128),
+    )
+    # A head's width as listed elsewhere is that of the rotary part or of both.
+    config.count("head_dim", default=0)
+    config.count("num_key_value_heads", default=0)
+    heads = config.count("num_attention_heads")
+    return body | {
+        "attention": Attention(
+            heads, heads, config.count("qk_nope_head_dim", default=128), latent=latent
+        ),
+        "gated": True,
+        "tied": config.flag("tie_word_embeddings", False),
+        "experts": _with_shared(config, 0, config.kind != "deepseek_v2"),
+    }
+
+
+def _glm4_moe(config: ConfigFields) -> dict[str, Any]:
+    described = plain(
+        config, query_bias=config.flag("attention_bias", False),
+        head_norm=config.flag("use_qk_norm", False),
+    )  # fmt: skip
+    return described | {"experts": _with_shared(config, 1, True)}
+
+
+def _with_shared(config: ConfigFields, usual: int, router_bias: bool) -> Experts:
+    """Return experts beside shared ones; ``usual`` is how many are shared, and layers dense."""
+    shared = config.count("n_shared_experts", "num_shared_experts", default=usual, least=0)
+    width = config.count("moe_intermediate_size")
+    return Experts(
+        config.count("n_routed_experts", "num_local_experts", "num_experts"),
+        config.count("num_experts_per_tok"),
+        width,
+        shared=shared,
+        shared_width=width if shared else 0,
+        first_dense=config.count("first_k_dense_replace", default=usual, least=0),
+        router_bias=router_bias,
+        groups=config.count("n_group", default=1),
+        groups_per_token=config.count("topk_group", default=1),
+    )
+
+
+def _solar_open(config: ConfigFields) -> dict[str, Any]:
+    described = plain(config, head_dim=128, query_bias=config.flag("attention_bias", False))
+    return described | {"experts": _with_shared(config, 0, True)}
+
+
+def _dots1(config: ConfigFields) -> dict[str, Any]:
+    described = plain(config, head_norm=True, kv_default=True, **biased(config))
+    window = late_window(config, described["layers"], 62, asked=False)
+    return described | {"experts": _with_shared(config, 0, True), "window": window}
+
+
+def _exaone_moe(config: ConfigFields) -> dict[str, Any]:
+    described = plain(config, head_norm=True, width=4096, every=4)
+    experts = _with_shared(config, 1, True)
+    kinds = config.words("mlp_layer_types")
+    dense = kinds.count("dense")
+    if kinds and kinds != ["dense"] * dense + ["sparse"] * (described["layers"] - dense):
+        raise config.wrong("mlp_layer_types", "only the first layers may be dense")
+    return described | {"experts": replace(experts, first_dense=dense) if kinds else experts}
+
+
+def _ernie_moe(config: ConfigFields) -> dict[str, Any]:
+    config.expect("use_bias", False, because="only ERNIE's experts without biases; give false")
+    described = plain(config, tied=True)
+    layers, width = described["layers"], config.count("moe_intermediate_size")
+    config.expect("moe_layer_interval", 1, because="only experts in each layer of a range; give 1")
+    config.expect(
+        "moe_layer_end_index", -1, layers - 1, because="only experts up to the last layer; give -1"
+    )
+    shared = config.count("moe_num_shared_experts", default=2, least=0)
+    experts = Experts(
+        config.count("moe_num_experts", default=64),
+        config.count("moe_k", default=6),
+        width,
+        shared=shared,
+        shared_width=width if shared else 0,
+        first_dense=config.count("moe_layer_start_index", default=1, least=0),
+        router_bias=True,
+    )
+    return described | {"experts": experts}
+
+
+EXPERT_FAMILIES: Mapping[str, Callable[[ConfigFields], dict[str, Any]]] = MappingProxyType(
+    {
+        "mixtral": _mixtral,
+        "qwen2_moe": _qwen2_moe,
+        "qwen3_moe": _qwen3_moe,
+        "deepseek_v2": _deepseek,
+        "deepseek_v3": _deepseek,
+        "kimi_k2": _deepseek,
+        "glm4_moe": _glm4_moe,
+        "dots1": _dots1,
+        "ernie4_5_moe": _ernie_moe,
+        "exaone_moe": _exaone_moe,
+        "gpt_oss": _gpt_oss,
+        "granitemoe": _granite_moe,
+        "hunyuan_v1_moe": _hunyuan_moe,
+        "llama4_text": _llama4,
+        "minimax_m2": _minimax_m2,
+        "olmoe": _olmoe,
+        "solar_open": _solar_open,
+    }
+)
+"""Readers by ``model_type``."""

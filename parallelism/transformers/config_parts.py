@@ -1,0 +1,83 @@
+"""What configurations of many families spell alike: widths, heads, plain decoders."""
+
+from typing import Any
+
+from parallelism.transformers.architecture import Attention
+from parallelism.transformers.config_fields import ConfigFields
+from parallelism.transformers.config_windows import sliding_window
+
+
+def body_of(config: ConfigFields) -> dict[str, Any]:
+    """Read what nearly all decoders spell alike."""
+    return {
+        "layers": config.count("num_hidden_layers"),
+        "hidden": config.count("hidden_size"),
+        "feed_forward": config.count("intermediate_size"),
+        "vocabulary": config.count("vocab_size"),
+    }
+
+
+def heads_of(config: ConfigFields, hidden: int, width: int | None = None) -> tuple[int, int]:
+    """Return heads and their width, which by default share the hidden width."""
+    heads = config.count("num_attention_heads", "n_head", "num_heads")
+    if width is None and hidden % heads:
+        raise config.wrong(
+            "num_attention_heads", f"it does not divide hidden_size {hidden}; give a divisor, "
+            "or head_dim",
+        )  # fmt: skip
+    return heads, hidden // heads if width is None else width
+
+
+def grouped(
+    config: ConfigFields,
+    hidden: int,
+    *,
+    head_dim: int | None = None,
+    kv_default: bool = False,
+    **more: Any,
+) -> Attention:
+    """Read grouped-query attention; ``head_dim`` is the family's own where the file has none."""
+    given = config.count("head_dim", default=head_dim or 0)
+    heads, width = heads_of(config, hidden, given or None)
+    default = {"default": heads} if kv_default else {}
+    return Attention(heads, config.count("num_key_value_heads", **default), width, **more)
+
+
+def llama(
+    config: ConfigFields, *, biased: bool = False, tied: bool = False, **attention: Any
+) -> dict[str, Any]:
+    """Return a plain decoder whose biases the file chooses, of attention and feed-forward part.
+
+    ``biased`` and ``tied`` are what the family takes where the file does not say.
+    """
+    body = body_of(config)
+    bias = config.flag("attention_bias", biased)
+    given = {"kv_default": True, "query_bias": bias, "output_bias": bias} | attention
+    return body | {
+        "attention": grouped(config, body["hidden"], **given),
+        "gated": True,
+        "bias": config.flag("mlp_bias", False),
+        "tied": config.flag("tie_word_embeddings", tied),
+    }
+
+
+def plain(
+    config: ConfigFields, *, tied: bool = False, width: int = 0, every: int = 0, **attention: Any
+) -> dict[str, Any]:
+    """Return gated feed-forward, RMSNorm and rotary positions, without biases outside attention.
+
+    ``tied``, ``width`` and ``every`` are the family's own; see `config_windows.sliding_window`.
+    """
+    body = body_of(config)
+    return body | {
+        "attention": grouped(config, body["hidden"], **attention),
+        "gated": True,
+        "tied": config.flag("tie_word_embeddings", tied),
+        "window": sliding_window(config, body["layers"], width=width, every=every),
+    }
+
+
+def biased(config: ConfigFields, usual: bool = False) -> dict[str, bool]:
+    """Return the biases of attention's projections, which one field sets."""
+    bias = config.flag("attention_bias", usual)
+    return {"query_bias": bias, "output_bias": bias}
