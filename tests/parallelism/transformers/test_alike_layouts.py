@@ -1,20 +1,22 @@
 """What layouts and parts have in common is what it is worked out to be for each alone."""
 
+from collections import Counter
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_transformers import LATENT, MIXTRAL, gpt
 
 from parallelism.transformers import collectives, costs, iteration, memory, stages
+from parallelism.transformers.architecture import SlidingWindow
 from parallelism.transformers.enumeration import Choices, enumerate_layouts
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.links import links_of
 
-MODELS = [gpt(8, 1024, 16, 5000), MIXTRAL, LATENT]
+NEAR = replace(LATENT, name="near", window=SlidingWindow(128, (1, 3)))
+MODELS = [gpt(8, 1024, 16, 5000), MIXTRAL, LATENT, NEAR]
 LAYOUTS = [
     enumerate_layouts(
         model, 32, 8, 64, model.sequence, Choices(recompute=("none", "full", "modules"))
@@ -25,7 +27,7 @@ PLAIN = Implementation()
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2), st.integers(0, 10**6), st.integers(0, 10**6))
+@given(st.integers(0, 3), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_layers_depend_on_nothing_that_is_left_out(which, number, layer):
     model = MODELS[which]
     layout = LAYOUTS[which][number % len(LAYOUTS[which])]
@@ -44,7 +46,7 @@ def test_layers_depend_on_nothing_that_is_left_out(which, number, layer):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2), st.integers(0, 10**6))
+@given(st.integers(0, 3), st.integers(0, 10**6))
 def test_parts_depend_on_nothing_that_is_left_out(which, number):
     model = MODELS[which]
     layout = LAYOUTS[which][number % len(LAYOUTS[which])]
@@ -65,13 +67,13 @@ def test_parts_depend_on_nothing_that_is_left_out(which, number):
 
 
 @settings(deadline=None)
-@given(st.integers(0, 2), st.integers(0, 12), st.integers(0, 12))
+@given(st.integers(0, 3), st.integers(0, 12), st.integers(0, 12))
 def test_layers_of_each_kind_are_counted(which, first, count):
     model = MODELS[which]
     count = min(count, max(0, model.layers - first))
     kinds = costs.layer_kinds(model, first, count)
-    counted = np.zeros(2, dtype=int)
-    for example, layers in kinds:
-        counted[int(model.has_experts(example))] += layers
-    layers = [model.has_experts(i) for i in range(first, first + count)]
-    assert counted.tolist() == [layers.count(False), layers.count(True)]
+    assert all(example < model.layers for example, _ in kinds)
+    counted = {(model.has_experts(i), model.slides(i)): layers for i, layers in kinds}
+    layers = [(model.has_experts(i), model.slides(i)) for i in range(first, first + count)]
+    assert counted == Counter(layers)
+    assert len(counted) == len(kinds)

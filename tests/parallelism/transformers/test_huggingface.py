@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from counted_configs import COUNTED, KINDS, SIZES
 
 from codesign_base import InputError
 from parallelism.model_file import load_model
@@ -188,8 +189,22 @@ def test_parameters_are_those_of_the_released_weights(name: str) -> None:
 
 
 def test_every_family_is_tried() -> None:
-    tried = [data for data, *_ in (*RELEASED.values(), *PRINTED.values())]
-    assert {data["model_type"] for data in tried} == set(FAMILIES)
+    tried = {data["model_type"] for data, *_ in (*RELEASED.values(), *PRINTED.values())}
+    assert tried | {name.split()[0] for name, *_ in COUNTED} == set(FAMILIES)
+
+
+@pytest.mark.parametrize(("name", "more", "parameters", "layers"), COUNTED)
+def test_parameters_and_windows_are_those_of_the_librarys_classes(
+    name: str, more: dict[str, Any], parameters: int, layers: str
+) -> None:
+    family, *sizes = name.split()
+    data = {"model_type": family, "max_position_embeddings": 8192} | more
+    data |= {field: int(size) for field, size in zip(SIZES, sizes, strict=True)}
+    if "layer_types" in data:
+        data["layer_types"] = [KINDS[letter] for letter in data["layer_types"]]
+    model = parse(data)
+    assert model.parameters == parameters
+    assert "".join("fs"[model.slides(layer)] for layer in range(model.layers)) == layers
 
 
 @pytest.mark.parametrize(
@@ -248,14 +263,11 @@ def test_layers_with_experts_follow_step_and_list() -> None:
     assert [i for i in range(4) if first.has_experts(i)] == [2, 3]
 
 
-def test_the_sequence_keeps_to_positions_and_window() -> None:
+def test_the_sequence_keeps_to_positions() -> None:
     assert parse(LLAMA3).sequence == 4096
     assert parse(GPT2).sequence == 1024
-    assert parse(RELEASED["Gemma-3-1B"][0]).sequence == 512
+    assert parse(RELEASED["Gemma-3-1B"][0]).sequence == 4096
     assert parse(LLAMA3, sequence=100_000).sequence == 100_000
-    assert parse(QWEN_MOE, sequence=100_000).sequence == 100_000  # its window is switched off
-    with pytest.raises(InputError, match="sliding window of 4096"):
-        parse(RELEASED["Mistral-7B-v0.1"][0], sequence=8192)
     with pytest.raises(InputError, match="1024 learned positions"):
         parse(GPT2, sequence=1025)
     with pytest.raises(InputError, match="patches"):

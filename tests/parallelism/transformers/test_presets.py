@@ -49,6 +49,8 @@ EXACT = {
     "qwen3-32b": 32_762_123_264,
     "qwen3-30b-a3b": 30_532_122_624,
     "qwen3-235b-a22b": 235_093_634_560,
+    "gpt-oss-20b": 20_914_757_184,
+    "gpt-oss-120b": 116_829_156_672,
     "vit-b-16": 86_567_656,
     "vit-b-32": 88_224_232,
     "vit-l-16": 304_326_632,
@@ -68,6 +70,9 @@ ROUNDED = {
     "megatron-22b": (22, 1), "megatron-175b": (175, 1), "megatron-530b": (530, 1),
     "megatron-1t": (1000, 20),
     "turing-nlg-17b": (17, 1), "qwen2-57b-a14b": (57.4, 0.1),
+    # Of text alone; Scout is printed as 109 with its encoder of images, Gemma as 27 without its.
+    "llama4-scout": (107.8, 0.1), "llama4-maverick": (400, 2), "gemma3-27b": (27, 0.1),
+    "kimi-k2": (1026, 2), "glm-4.5": (355, 5), "minimax-m2": (230, 3),
 }  # fmt: skip
 
 
@@ -93,11 +98,19 @@ def test_every_preset_is_held_against_a_published_count_and_names_its_source() -
     [
         ("mixtral-8x7b", 12.9), ("mixtral-8x22b", 39.1), ("deepseek-v2", 21), ("deepseek-v3", 37),
         ("qwen1.5-moe-a2.7b", 2.7), ("qwen2-57b-a14b", 14), ("qwen3-30b-a3b", 3.3),
-        ("qwen3-235b-a22b", 22),
+        ("qwen3-235b-a22b", 22), ("llama4-scout", 17), ("llama4-maverick", 17),
     ],
 )  # fmt: skip
 def test_active_counts_are_the_published_ones(name: str, billions: float) -> None:
     assert get_transformer(name).active_parameters / 1e9 == pytest.approx(billions, rel=0.02)
+
+
+@pytest.mark.parametrize(("name", "billions"), [("gpt-oss-20b", 3.61), ("gpt-oss-120b", 5.13)])
+def test_active_counts_without_embedding_are_the_published_ones(name: str, billions: float) -> None:
+    # Table 1 of the model card counts the projection to words, not the embedding.
+    model = get_transformer(name)
+    active = model.active_parameters - model.vocabulary * model.hidden
+    assert round(active / 1e9, 2) == billions
 
 
 @pytest.mark.parametrize("name", [name for name in ROUNDED if name.startswith("megatron")])

@@ -1,0 +1,177 @@
+"""Layers in which a token meets only the keys near it: scores, costs, weights, and refusals."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from small_transformers import LLAMA3_8B, MIXTRAL
+
+from codesign_base import InputError
+from parallelism.transformers.architecture import Attention, SlidingWindow, Transformer
+from parallelism.transformers.attention_costs import attention_core
+from parallelism.transformers.costs import layer_costs, model_flops
+from parallelism.transformers.huggingface import transformer_from_config
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.presets import get_transformer
+from parallelism.transformers.shares import layer_kinds
+from parallelism.transformers.stages import stage_weights
+
+UNFUSED = Implementation(flash=False)
+
+
+def area(window: SlidingWindow, sequence: int, fine: int = 8) -> float:
+    """Return the share of a square of queries and keys that is met, by points within it."""
+    at = (np.arange(sequence * fine) + 0.5) / fine
+    query, key = at[:, None], at[None, :]
+    met = key < query
+    if window.chunked:
+        met &= query // window.width == key // window.width
+    else:
+        met &= key > query - window.width
+    return float(met.mean() + 0.5 * (query == key).mean())
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.booleans())
+def test_the_share_of_scores_is_the_area_within_the_mask(
+    width: int, sequence: int, chunked: bool
+) -> None:
+    window = SlidingWindow(width, chunked=chunked)
+    # Points on the other edge of the mask count half, too.
+    edge = 0.5 * max(0, sequence - width) / (8 * sequence**2) if not chunked else 0.0
+    assert window.share(sequence) == pytest.approx(area(window, sequence) + edge, rel=1e-9)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_window_as_long_as_the_sequence_costs_what_none_does(chunked: bool) -> None:
+    wide = replace(LLAMA3_8B, window=SlidingWindow(LLAMA3_8B.sequence, chunked=chunked))
+    for layout in (Layout(), Layout(tensor=4, context=2)):
+        assert layer_costs(wide, 0, layout) == layer_costs(LLAMA3_8B, 0, layout)
+    assert model_flops(wide, 3) == model_flops(LLAMA3_8B, 3)
+
+
+def test_fused_attention_does_the_scores_within_the_window() -> None:
+    near = replace(LLAMA3_8B, window=SlidingWindow(1024, (0, 2)))
+    whole, part = (attention_core(near, Layout(), layer=layer) for layer in (0, 1))
+    assert whole == attention_core(LLAMA3_8B, Layout())
+    share = 1024 * 8192 - 1024**2 / 2
+    assert part.forward.flops == pytest.approx(4 * share * 32 * 128)
+    assert part.flops / whole.flops == pytest.approx(share / (8192**2 / 2))
+    # Without fusion all scores are worked out, and masked.
+    plain = [attention_core(near, Layout(), UNFUSED, layer=layer) for layer in (0, 1)]
+    assert plain[0] == plain[1]
+
+
+def test_model_flops_count_twice_the_scores_within() -> None:
+    """As they count all scores of a causal layer, of which half are within its mask."""
+    near = replace(LLAMA3_8B, window=SlidingWindow(1024, tuple(range(0, 32, 2))))
+    scores = 4 * 32 * 128 * (8192**2 - 2 * (1024 * 8192 - 1024**2 / 2))
+    less = model_flops(LLAMA3_8B, 1) - model_flops(near, 1)
+    assert less == pytest.approx(3 * 16 * scores)
+
+
+def test_kinds_of_layers_differ_by_experts_and_window() -> None:
+    experts = replace(MIXTRAL.experts, every=2)
+    model = replace(MIXTRAL, experts=experts, window=SlidingWindow(8, (0, 1, 2, 31)))
+    # Layers 0 to 2 and 31 meet all keys; odd ones have experts.
+    assert layer_kinds(model, 0, 32) == ((0, 2), (4, 14), (1, 2), (3, 14))
+    assert layer_kinds(model, 1, 3) == ((0, 1), (1, 1), (3, 1))
+    assert layer_kinds(model, 4, 0) == ()
+
+
+@pytest.mark.parametrize("name", ["gpt-oss-20b", "minimax-m2", "gemma3-27b", "llama4-scout"])
+@pytest.mark.parametrize("layout", [Layout(), Layout(tensor=8, pipeline=2)])
+def test_weights_of_the_ranks_are_the_models(name: str, layout: Layout) -> None:
+    model = get_transformer(name, layers=4, **({} if name == "minimax-m2" else {"window": None}))
+    counts = stage_weights(model, layout)
+    held = layout.tensor * sum(count.dense + count.expert for count in counts)
+    # Each rank of a tensor group holds all norms, router weights and biases after the sum.
+    again = (layout.tensor - 1) * repeated(model)
+    if layout.pipeline > 1 and model.tied:
+        again += model.vocabulary * model.hidden
+    assert held == pytest.approx(model.parameters + again)
+
+
+def repeated(model: Transformer) -> float:
+    attention, hidden = model.attention, model.hidden
+    layer = model.layer_norms * model.norm_parameters() + model.router_parameters()
+    layer += hidden if attention.output_bias else 0
+    layer += 2 * attention.head_width if attention.head_norm else 0
+    experts = model.experts
+    copies = 1 if experts is None else experts.count + experts.shared
+    layer += copies * hidden if model.bias else 0
+    return model.layers * layer + model.norm_parameters()
+
+
+KINDS = ["sliding_attention", "full_attention"]
+QWEN = {
+    "model_type": "qwen3", "num_hidden_layers": 6, "hidden_size": 64, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 96, "vocab_size": 99, "sliding_window": 32,
+}  # fmt: skip
+LLAMA4 = QWEN | {
+    "model_type": "llama4_text", "num_local_experts": 4, "num_experts_per_tok": 1,
+    "intermediate_size_mlp": 96, "sliding_window": None,
+}  # fmt: skip
+GEMMA3 = QWEN | {"model_type": "gemma3_text", "num_hidden_layers": 7}
+
+
+@pytest.mark.parametrize(
+    ("data", "sliding", "width"),
+    [
+        (QWEN, [], 0),
+        (QWEN | {"use_sliding_window": True, "max_window_layers": 4}, [4, 5], 32),
+        (QWEN | {"use_sliding_window": True, "layer_types": KINDS * 3}, [0, 2, 4], 32),
+        (QWEN | {"model_type": "mistral"}, [0, 1, 2, 3, 4, 5], 32),
+        (QWEN | {"model_type": "mistral", "sliding_window": None}, [], 0),
+        (QWEN | {"model_type": "gemma2"}, [0, 2, 4], 32),
+        (GEMMA3, [0, 1, 2, 3, 4, 6], 32),
+        (GEMMA3 | {"sliding_window_pattern": 3}, [0, 1, 3, 4, 6], 32),
+        (QWEN | {"model_type": "exaone4", "sliding_window_pattern": "LLG"}, [0, 1, 3, 4], 32),
+        (LLAMA4, [0, 1, 2, 4, 5], 8192),
+        (LLAMA4 | {"no_rope_layers": [1, 0, 1, 0, 1, 1]}, [0, 2, 4, 5], 8192),
+        (LLAMA4 | {"attention_chunk_size": 16, "no_rope_layer_interval": 2}, [0, 2, 4], 16),
+    ],
+)
+def test_files_say_which_layers_slide(data: dict[str, Any], sliding: list[int], width: int) -> None:
+    model = transformer_from_config(data, "x", name="x")
+    assert [layer for layer in range(model.layers) if model.slides(layer)] == sliding
+    assert (model.window.width if model.window else 0) == width
+    if model.window is not None:
+        assert model.window.chunked == (data["model_type"] == "llama4_text")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"layer_types": KINDS}, "it names 2 of 6 layers"),
+        ({"layer_types": ["linear_attention"] * 6}, "only full_attention, sliding_attention"),
+        ({"layer_types": KINDS * 3, "sliding_window": None}, "'sliding_window' is missing"),
+        ({"sliding_window": -1}, "'sliding_window' is -1"),
+        ({"model_type": "exaone4", "sliding_window_pattern": "LGL"}, "letters such as LLLG"),
+        ({"model_type": "smollm3", "use_sliding_window": True}, "'use_sliding_window' is True"),
+    ],
+)
+def test_what_is_wrong_with_windows_is_said(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        transformer_from_config(QWEN | change, "x", name="x")
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: SlidingWindow(0), "width is 0"),
+        (lambda: SlidingWindow(8, (2, 1)), "full_layers is [2, 1]"),
+        (lambda: SlidingWindow(8, (-1,)), "full_layers is [-1]"),
+        (lambda: replace(LLAMA3_8B, window=SlidingWindow(8, (32,))), "layer 32 of 32"),
+        (lambda: replace(LLAMA3_8B, window=SlidingWindow(8), causal=False), "causal is False"),
+        (lambda: Attention(4, 2, 8, head_norm=True, wide_norm=True), "wide_norm is set"),
+    ],
+)
+def test_windows_that_make_no_sense_are_refused(make: Any, words: str) -> None:
+    with pytest.raises(InputError) as error:
+        make()
+    assert words in str(error.value)
