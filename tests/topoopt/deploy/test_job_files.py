@@ -316,6 +316,13 @@ def test_every_transformer_has_settings_or_notes(name):
         pattern = json.loads(found["--moe-layer-freq"])
         first, every = model.experts.first_dense, model.experts.every
         assert sum(pattern) == len(range(first + every - 1, model.layers, every))
+    slides = [int(model.slides(layer)) for layer in range(model.layers)]
+    chunked = model.window is not None and model.window.chunked
+    assert any("chunks" in note for note in notes) == chunked
+    if sum(slides) and not chunked:
+        assert json.loads(found["--window-attn-skip-freq"]) == slides
+        assert found["--window-size"] == f"{model.window.width - 1},0"
+    assert ("--softmax-type" in found) == model.attention.sinks
     tomllib.loads("\n".join(torchtitan(plan, job, layout)[0]))
 
 

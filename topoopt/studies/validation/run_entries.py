@@ -27,13 +27,10 @@ from topoopt.studies.validation.run_schema import (
 )
 
 _ALL_EXPERTS = 99
-# Layers, width, heads and experts of released models that are no presets: Grok-1, DBRX, GPT-OSS
-# 120B and 20B.
+# Layers, width, heads and experts of released models that are no presets: Grok-1 and DBRX.
 _RELEASED = (
     (64, 6144, 48, Experts(8, 2, 32768)),
     (40, 6144, 48, Experts(16, 4, 10752)),
-    (36, 2880, 64, Experts(128, 4, 2880)),
-    (24, 2880, 64, Experts(32, 4, 2880)),
 )
 # Runs on which numbers of rates or stacks were fitted, by name.
 _FITTED = frozenset(
@@ -146,7 +143,7 @@ def _known_mixture(entry: RunEntry) -> Transformer:
     A preset with these layers, width and heads; or, of these widths, what a released model has,
     with the run's own layers.
     """
-    presets = [*(get_transformer(name) for name in TRANSFORMERS), _kimi_k2()]
+    presets = TRANSFORMERS.values()
     mixtures = [one for one in presets if one.experts and one.hidden == entry.hidden]
     for one in mixtures:
         if (one.layers, one.attention.heads) == (entry.layers, entry.heads):
@@ -165,16 +162,6 @@ def _known_mixture(entry: RunEntry) -> Transformer:
         f"moe is true, but no known model has {entry.layers} layers of width {entry.hidden} with "
         "experts; give experts"
     )
-
-
-def _kimi_k2() -> Transformer:
-    """Kimi K2 by its released configuration: DeepSeek-V3 with half of the heads, more experts."""
-    base = get_transformer("deepseek-v3")
-    return replace(
-        base, name="Kimi K2", vocabulary=163840,
-        attention=replace(base.attention, heads=64, kv_heads=64),
-        experts=Experts(384, 8, 2048, shared=1, shared_width=2048, first_dense=1),
-    )  # fmt: skip
 
 
 def _accelerator(entry: AcceleratorEntry) -> Accelerator:
