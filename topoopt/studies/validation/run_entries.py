@@ -17,7 +17,7 @@ from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.layout import Layout, Module, PipelineScheduleName
 from parallelism.transformers.links import Links, switched_links
 from parallelism.transformers.load import load_transformer
-from parallelism.transformers.presets import TRANSFORMERS, get_transformer
+from parallelism.transformers.presets import TRANSFORMERS
 from topoopt.studies.validation.published_run import PublishedRun
 from topoopt.studies.validation.run_schema import (
     AcceleratorEntry,
