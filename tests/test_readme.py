@@ -265,6 +265,7 @@ SECTIONS = {
     "Transformer": "`job.model`, a transformer",
     "Attention": "`job.model.attention`",
     "LatentAttention": "`job.model.attention.latent`",
+    "SlidingWindow": "`job.model.window`",
     "Experts": "`job.model.experts`",
     "GpuRates": "`job.rates`",
     "Implementation": "`job.implementation`",
