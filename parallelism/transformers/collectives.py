@@ -300,7 +300,7 @@ def step_communications(
                         layout, group, members, elements, weight, gradient, microbatches
                     )
                 )
-    if model.tied and layout.pipeline > 1:
+    if layout.ties(model.tied):
         size = gradient * model.vocabulary * model.hidden / layout.tensor
         for stage in (0, layout.pipeline - 1):
             stages[stage].append(Communication("allreduce", "embedding", 2, size, 1, "gradients"))

@@ -10,6 +10,7 @@ from codesign_base import InfeasibleError, InputError
 from codesign_base.whole_numbers import divisors
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import (
+    FOLDED,
     LOOPED,
     MOST_DEGREE,
     MOST_STAGE_PARTS,
@@ -37,7 +38,7 @@ class Choices:
     recompute : tuple of {"none", "selective", "full", "modules"}
     modules : tuple of {"norms", "up-projections", "activations"}
         What recomputation by modules does again; all by default.
-    schedules : tuple of {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"}
+    schedules : tuple of PipelineScheduleName
     across_servers : bool
         Tensor parallelism may span servers.
 
@@ -61,6 +62,7 @@ class Choices:
         "interleaved",
         "breadth-first",
         "zero-bubble",
+        "zero-bubble-v",
     )
     across_servers: bool = False
     expert_tensor: tuple[int, ...] = ()
@@ -308,9 +310,15 @@ def _schedules(
         if parts > 1:
             return
         # Without stages all schedules are the same.
-        yield choices.schedules[0] if choices.schedules[0] not in LOOPED else "1f1b", 1
+        usual = choices.schedules[0] not in LOOPED + FOLDED
+        yield choices.schedules[0] if usual else "1f1b", 1
         return
     for schedule in choices.schedules:
+        if schedule in FOLDED:
+            count = 2 * base.pipeline
+            if parts == count or (not parts and _usual_parts(model.layers, count, 2)):
+                yield schedule, 2
+            continue
         if schedule not in LOOPED:
             if parts in (0, base.pipeline):
                 yield schedule, 1

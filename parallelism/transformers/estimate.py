@@ -44,7 +44,7 @@ def estimated_seconds(
     beside = sent.context + loads.beside * sent.tokens
     after = (1.0 - loads.beside) * sent.tokens
     ends = stage_ends(
-        schedule.passes, schedule.chunks, schedule.microbatches, placement.layout.zero, _PIECES,
+        schedule.passes, schedule.parts, schedule.microbatches, placement.layout.zero, _PIECES,
         PassSends(
             loads.seconds,
             (beside + sent.inputs) / rate,

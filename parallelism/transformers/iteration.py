@@ -264,7 +264,7 @@ def all_part_seconds(
     Returns
     -------
     tuple of PassSeconds
-        Along the model: part ``chunk * pipeline + stage``.
+        Along the model, see `Layout.part_stages`.
     """
     parts, alike, left_out = parts_of(model, layout), alike_parts(model, layout), frozenset(without)
     known = {
@@ -361,15 +361,16 @@ def pass_times(
     backward = np.array([one.backward for one in passes])
     # What a part waits for occupies it; ends of the model get nothing from one side.
     waits = 1.0 - implementation.overlap_pipeline
-    forward[1:] += waits * delay["forward"]
-    backward[:-1] += waits * delay["backward"]
+    sends = np.array([*layout.part_steps, 0]) != 0  # the last entry is not used
+    forward[1:] += waits * delay["forward"] * sends[:-1]
+    backward[:-1] += waits * delay["backward"] * sends[:-1]
     delay = {when: seconds - waits * seconds for when, seconds in delay.items()}
     return PassTimes(
         forward=forward,
         backward=backward,
         weight=np.array([one.weight for one in passes]),
-        send=np.full(len(passes), delay["forward"]),
-        send_back=np.full(len(passes), delay["backward"]),
+        send=delay["forward"] * sends,
+        send_back=delay["backward"] * sends,
     )
 
 
@@ -422,7 +423,7 @@ def iteration_time(
     messages = step_communications(model, layout, order.microbatches, implementation)
     finish = 0.0
     for stage, end in enumerate(run.end[:, -1].tolist()):
-        own = passes[stage :: layout.pipeline]
+        own = [passes[part] for part in order.parts[stage].tolist()]
         exposed = exposed_sums(
             messages[stage], layout, order, links, implementation,
             {
@@ -434,8 +435,7 @@ def iteration_time(
     optimizer = optimizer_seconds(model, layout, rates, implementation)
     optimizer += implementation.iteration_s
     by_stage = [PassSeconds() for _ in range(layout.pipeline)]
-    for index, one in enumerate(passes):
-        stage = index % layout.pipeline
+    for stage, one in zip(layout.part_stages, passes, strict=True):
         by_stage[stage] = by_stage[stage].plus(one)
     busiest = int(run.duration.sum(axis=1).argmax())
     return IterationTime(

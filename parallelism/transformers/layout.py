@@ -2,20 +2,53 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from reprlib import repr as brief
 from typing import Literal, get_args
 
 from codesign_base import InputError
 
-PipelineScheduleName = Literal["gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"]
+PipelineScheduleName = Literal[
+    "gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"
+]  # fmt: skip
 LOOPED: tuple[PipelineScheduleName, ...] = ("interleaved", "breadth-first")
-"""Schedules in which a stage has several parts of the model."""
+"""Schedules in which the parts of the model go round the stages, several of each."""
+FOLDED: tuple[PipelineScheduleName, ...] = ("zero-bubble-v",)
+"""Schedules of two parts a stage: the model goes to the last stage, and back."""
+SPLIT: tuple[PipelineScheduleName, ...] = ("zero-bubble", "zero-bubble-v")
+"""Schedules in which gradients of weights are passes of their own."""
 Recompute = Literal["none", "selective", "full", "modules"]
 Module = Literal["norms", "up-projections", "activations"]
 MOST_DEGREE = 2**20
 """Ranks, samples or stages of any one kind."""
 MOST_STAGE_PARTS = 10_000
 """Parts of a model in a map of stages, and layers of each."""
+
+
+def part_steps(schedule: PipelineScheduleName, stages: int, chunks: int) -> tuple[int, ...]:
+    """Return the steps from the stage of each part of a model to that of the next.
+
+    Parameters
+    ----------
+    schedule : PipelineScheduleName
+    stages, chunks : int
+        Stages, and parts of each.
+
+    Returns
+    -------
+    tuple of int
+        One for each part but the last. Parts go round the stages, 1 each time, modulo the stages;
+        or, where the schedule folds the model, to the last stage, stay there (0), and back (-1).
+    """
+    if schedule in FOLDED:
+        return (1,) * (stages - 1) + (0,) + (-1,) * (stages - 1)
+    return (1,) * (stages * chunks - 1)
+
+
+def part_stages(schedule: PipelineScheduleName, stages: int, chunks: int) -> tuple[int, ...]:
+    """Return the stage of each part of a model; see `part_steps`."""
+    steps = part_steps(schedule, stages, chunks)
+    return tuple(place % stages for place in accumulate(steps, initial=0))
 
 
 @dataclass(frozen=True)
@@ -39,9 +72,10 @@ class Layout:
         ReduceScatter and AllGather (Korthikanti et al., 2022).
     microbatch : int
         Samples of a microbatch on one data-parallel rank.
-    schedule : {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"}
+    schedule : {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"}
     virtual_stages : int
-        Model chunks a GPU of an interleaved or breadth-first schedule; 1 otherwise.
+        Model chunks a GPU: any number of an interleaved or breadth-first schedule, 2 of
+        ``zero-bubble-v``, 1 of the others.
     recompute : {"none", "selective", "full", "modules"}
         Activations computed again in the backward pass: none, attention cores, whole layers, or
         the outputs of ``modules``.
@@ -101,11 +135,14 @@ class Layout:
         self._check_experts()
         if self.stage_layers:
             self._check_parts()
-        if self.virtual_stages > 1 and self.schedule not in LOOPED:
+        folded = self.schedule in FOLDED
+        if self.virtual_stages != 1 + folded and self.schedule not in LOOPED:
             raise InputError(
                 f"layout: virtual_stages is {self.virtual_stages} with schedule "
-                f"{self.schedule!r}; give 1, or schedule {' or '.join(LOOPED)}"
+                f"{self.schedule!r}; give {1 + folded}, or schedule {' or '.join(LOOPED)}"
             )
+        if folded and self.pipeline < 2:
+            raise InputError(f"layout: schedule {self.schedule!r} needs pipeline of at least 2")
         if self.schedule in LOOPED and (self.pipeline < 2 or self.virtual_stages < 2):
             raise InputError(
                 f"layout: schedule {self.schedule!r} needs pipeline and virtual_stages of at "
@@ -172,8 +209,29 @@ class Layout:
         ranks = self.expert if self.expert_tensor is None else self.expert_ranks
         return replace(
             self, context=1, data=ranks, microbatch=1, sequence_parallel=True, recompute="none",
-            modules=(), zero=0, schedule="interleaved" if self.virtual_stages > 1 else "1f1b",
+            modules=(), zero=0, schedule=self._like,
         )  # fmt: skip
+
+    @property
+    def _like(self) -> PipelineScheduleName:
+        """The schedule that stands for all with the same parts on the same stages."""
+        if self.schedule in FOLDED:
+            return self.schedule
+        return "interleaved" if self.virtual_stages > 1 else "1f1b"
+
+    @cached_property
+    def part_steps(self) -> tuple[int, ...]:
+        """Steps from the stage of each part to that of the next; see `part_steps`."""
+        return part_steps(self.schedule, self.pipeline, self.virtual_stages)
+
+    @cached_property
+    def part_stages(self) -> tuple[int, ...]:
+        """Stage of each part along the model."""
+        return part_stages(self.schedule, self.pipeline, self.virtual_stages)
+
+    def ties(self, tied: bool) -> bool:
+        """Whether embedding and head share weights on different stages."""
+        return tied and self.part_stages[-1] != 0
 
     @property
     def expert_split(self) -> int:

@@ -26,6 +26,7 @@ from parallelism.transformers.iteration import (
     scale_seconds,
     shard_seconds,
 )
+from parallelism.transformers.layout import SPLIT
 from parallelism.transformers.links import Links
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.reach import servers_reached
@@ -180,7 +181,7 @@ def loads_of(
         add(index, scale_seconds(layout, links, implementation), (), 1)
     for table in (seconds, *volumes.values()):
         table[:] = table[:, alike]
-    if layout.schedule != "zero-bubble":
+    if layout.schedule not in SPLIT:
         for both in (seconds, volumes["inputs"]):
             both[PassKind.BACKWARD] += both[PassKind.WEIGHT]
             both[PassKind.WEIGHT] = 0.0
@@ -192,7 +193,7 @@ def loads_of(
         for weights in all_part_weights(model, layout)
     ]
     gradient = float(implementation.gradient_bytes)
-    tied = model.tied and layout.pipeline > 1
+    tied = layout.ties(model.tied)
     return Loads(
         seconds=seconds,
         boundary_bytes=each

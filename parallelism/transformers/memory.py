@@ -241,7 +241,7 @@ def peak_held(schedule: PipelineSchedule, held: FloatArray) -> FloatArray:
     float64 array, shape (stages,)
     """
     kind, chunk = schedule.passes[:, :, 0], schedule.passes[:, :, 1]
-    size = held[chunk * schedule.stages + np.arange(schedule.stages)[:, None]]
+    size = held[schedule.parts[np.arange(schedule.stages)[:, None], chunk]]
     last = PassKind.WEIGHT if schedule.split_backward else PassKind.BACKWARD
     change = np.where(kind == PassKind.FORWARD, size, 0.0)
     change[:, 1:] -= np.where(kind[:, :-1] == last, size[:, :-1], 0.0)
@@ -314,8 +314,8 @@ def memory_use(
     rooms: dict[tuple[int, ...], float] = {}
     for stage, weights in enumerate(stage_weights(model, layout)):
         states = state_bytes(weights, model, layout, implementation)
-        mine = parts[stage :: layout.pipeline]
-        own = alike[stage :: layout.pipeline]
+        mine = [part for part in parts if part.stage == stage]
+        own = tuple(alike[index] for index, part in enumerate(parts) if part.stage == stage)
         if own not in rooms:
             rooms[own] = _buffers(model, mine, layout, implementation, sequence)
         buffers = rooms[own]

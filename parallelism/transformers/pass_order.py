@@ -67,10 +67,10 @@ def pass_order(schedule: PipelineSchedule, zero: int) -> PassOrder:
     """
     stages, length = schedule.stages, schedule.length
     parts = stages * schedule.chunks
-    sequence = pass_sequence(schedule.passes, schedule.chunks, schedule.microbatches)
+    sequence = pass_sequence(schedule.passes, schedule.parts, schedule.microbatches)
     stage, place = sequence.T
     kind, chunk, microbatch = schedule.passes[stage, place].T
-    part = chunk * stages + stage
+    part = schedule.parts[stage, chunk]
     count = stage.size
     number = np.full((stages, length), -1, dtype=np.int64)
     number[stage, place] = np.arange(count)

@@ -238,10 +238,12 @@ class _Builder:
         self, kind: PassKind, stage: int, part: int, microbatch: int, gate: list[IntArray]
     ) -> list[IntArray]:
         """Send outputs to the ranks of the next part, or gradients to those of the one before."""
-        step, phase = _SENDS[kind]
+        ahead, phase = _SENDS[kind]
+        steps = self.layout.part_steps
+        step = steps[part] if ahead > 0 else -steps[part - 1]
         shares = self.placement.servers_per_rank
         source = self.shape.home[stage]
-        target = self.shape.home[(part + step) % self.stages]
+        target = self.shape.home[(stage + step) % self.stages]
         called = self.shape.sends.get((stage, step))
         away = np.flatnonzero(source != target)
         here = source == target

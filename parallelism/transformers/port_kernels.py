@@ -63,7 +63,7 @@ def _sent(ports: ServerPorts, stage: int, seconds: float, now: float, share: flo
 @kernel
 def stage_ends(
     passes: IntArray,
-    chunks: int,
+    parts_of: IntArray,
     microbatches: int,
     zero: int,
     pieces: int,
@@ -77,7 +77,9 @@ def stage_ends(
     ----------
     passes : int64 array, shape (stages, length, 3)
         Kind, chunk and microbatch; ports send what a stage's passes send in this order.
-    chunks, microbatches : int
+    parts_of : int64 array, shape (stages, chunks)
+        The part of the model that each chunk is.
+    microbatches : int
     zero : int
         What is sharded: decides which passes gather weights, and reduce or scatter gradients.
     pieces : int
@@ -94,7 +96,7 @@ def stage_ends(
         NaN where passes wait for each other.
     """
     stages, length = passes.shape[0], passes.shape[1]
-    parts = chunks * stages
+    parts, chunks = parts_of.size, parts_of.shape[1]
     arrived = np.zeros((2, parts, microbatches))
     ended, done = np.zeros(stages, np.int64), np.zeros((3, parts), np.int64)
     clock, ports = np.zeros(stages), ServerPorts(np.zeros(stages), np.zeros(stages))
@@ -111,17 +113,17 @@ def stage_ends(
     hidden = 1.0 - exposed
     for stage in range(stages):
         if beside_work:
-            first = sends.weights[passes[stage, 0, 1] * stages + stage]
+            first = sends.weights[parts_of[stage, passes[stage, 0, 1]]]
             there[stage] = _sent(ports, stage, hidden * first / pieces, 0.0, 1.0)
         elif zero > 0:
-            for part in range(stage, parts, stages):
+            for part in parts_of[stage]:
                 gathered[stage] += sends.weights[part]
             ports.waiting[stage] = gathered[stage]
-    sequence = pass_sequence(passes, chunks, microbatches)
+    sequence = pass_sequence(passes, parts_of, microbatches)
     for turn in range(sequence.shape[0]):
         stage, at = sequence[turn, 0], sequence[turn, 1]
         kind = passes[stage, at, 0]
-        part = passes[stage, at, 1] * stages + stage
+        part = parts_of[stage, passes[stage, at, 1]]
         batch = passes[stage, at, 2]
         start = clock[stage]
         source = part - 1 if kind == 0 else part + 1
@@ -145,7 +147,7 @@ def stage_ends(
                     if piece == count - 1:
                         used[stage] += 1
                         following = passes[stage, min(at + 1, length - 1), 1]
-                        weights = sends.weights[following * stages + stage] / count
+                        weights = sends.weights[parts_of[stage, following]] / count
                     if used[stage] < uses_in_all:
                         there[stage] = _sent(ports, stage, hidden * weights, now, 1.0)
                 else:

@@ -1,20 +1,29 @@
 """Pipeline schedules as explicit orders of passes on every stage, and what they keep in memory.
 
 A pipeline has ``stages`` ranks; each holds ``chunks`` parts of the model. Part ``c`` of rank
-``s`` is number ``c * stages + s`` along the model. A pass is forward, backward (for inputs, and
-for weights unless the schedule splits them), or weight.
+``s`` is number ``c * stages + s`` along the model; or, where the schedule folds the model, part 0
+is number ``s`` and part 1 number ``2 * stages - 1 - s``. A pass is forward, backward (for inputs,
+and for weights unless the schedule splits them), or weight.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from parallelism.transformers.layout import LOOPED, Layout, PipelineScheduleName
+from parallelism.transformers.layout import (
+    FOLDED,
+    LOOPED,
+    SPLIT,
+    Layout,
+    PipelineScheduleName,
+    part_stages,
+)
 
 IntArray = npt.NDArray[np.int64]
 
@@ -33,7 +42,7 @@ class PipelineSchedule:
 
     Parameters
     ----------
-    name : {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"}
+    name : {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"}
     stages, chunks, microbatches : int
         Ranks of the pipeline, parts of the model a rank, microbatches of an iteration.
     split_backward : bool
@@ -48,6 +57,13 @@ class PipelineSchedule:
     microbatches: int
     split_backward: bool
     passes: IntArray
+
+    @cached_property
+    def parts(self) -> IntArray:
+        """The part of the model that each chunk of each rank is, shape (stages, chunks)."""
+        stage = np.array(part_stages(self.name, self.stages, self.chunks), dtype=np.int64)
+        order = np.argsort(stage, kind="stable")
+        return np.asarray(order.reshape(self.stages, self.chunks), dtype=np.int64)
 
     @property
     def length(self) -> int:
@@ -80,7 +96,7 @@ def build_schedule(
 
     Parameters
     ----------
-    name : {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"}
+    name : {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"}
         GPipe (Huang et al., 2019): all forward, then all backward passes in reverse. 1F1B
         (Narayanan et al., 2019; PipeDream-Flush): stage ``s`` runs ``stages - 1 - s`` forward
         passes, then alternates. Interleaved 1F1B (Narayanan et al., 2021, section 2.2): groups
@@ -93,9 +109,13 @@ def build_schedule(
         iteration.
         Zero-bubble: ZB-H1 (Qi et al., 2023, section 2.2): 1F1B with weight passes put off, by
         one more microbatch a stage, so that no rank holds more than the first of 1F1B.
+        Zero-bubble-v: ZB-V (Qi et al., Pipeline Parallelism with Controllable Memory, 2024,
+        section 3.2), in which the model goes to the last stage and back: no bubble where the
+        three passes take equally long and there are many microbatches, with the activations of
+        1F1B's first stage. As PyTorch's ZBVZeroBubble orders it.
     stages, microbatches : int
     chunks : int
-        Model parts a rank, of interleaved and breadth-first schedules.
+        Model parts a rank: of interleaved and breadth-first schedules; 2 of zero-bubble-v.
 
     Returns
     -------
@@ -104,16 +124,16 @@ def build_schedule(
     Raises
     ------
     InputError
-        If a number is below 1, another schedule than these two has chunks, the microbatches of
-        the interleaved one are no multiple of the stages, or those of the breadth-first one are
-        fewer.
+        If a number is below 1, another schedule than these has chunks, the microbatches of the
+        interleaved one are no multiple of the stages, or those of the breadth-first one are fewer.
     """
     for what, value in (("stages", stages), ("microbatches", microbatches), ("chunks", chunks)):
         if value < 1:
             raise InputError(f"pipeline schedule: {what} is {value}; give at least 1")
-    if chunks > 1 and name not in LOOPED:
+    if chunks != 1 + (name in FOLDED) and name not in LOOPED:
         raise InputError(
-            f"pipeline schedule: chunks is {chunks} with {name!r}; give 1, or {' or '.join(LOOPED)}"
+            f"pipeline schedule: chunks is {chunks} with {name!r}; give {1 + (name in FOLDED)}, or "
+            f"{' or '.join(LOOPED)}"
         )
     if name == "interleaved" and microbatches % stages:
         raise InputError(
@@ -134,6 +154,7 @@ def build_schedule(
             stage, stages, microbatches, chunks, microbatches
         ),
         "zero-bubble": lambda stage: _zero_bubble(stage, stages, microbatches),
+        "zero-bubble-v": lambda stage: _zero_bubble_v(stage, stages, microbatches),
     }
     if name not in makers:
         raise InputError(f"unknown pipeline schedule {name!r}; choose {', '.join(makers)}")
@@ -143,7 +164,7 @@ def build_schedule(
         stages=stages,
         chunks=chunks,
         microbatches=microbatches,
-        split_backward=name == "zero-bubble",
+        split_backward=name in SPLIT,
         passes=np.stack(orders).astype(np.int64),
     )
 
@@ -217,3 +238,43 @@ def _zero_bubble(stage: int, stages: int, microbatches: int) -> IntArray:
     late = np.full(microbatches - len(after), len(order))
     weight = _passes(PassKind.WEIGHT, 0, np.arange(microbatches))
     return np.insert(order, np.concatenate([after, late]), weight, axis=0)
+
+
+def _zero_bubble_v(stage: int, stages: int, microbatches: int) -> IntArray:
+    """Passes of the part on the way there (0) and of the one on the way back (1).
+
+    Two forward passes of the first part for each stage that is ahead; then both parts in turn,
+    until the first microbatch has come back here; then backward passes of the second part after
+    each of its forward passes; then of both. At the end weight passes fill what would be idle.
+    """
+    last = stages - 1 - stage
+    # In a full pipeline; passes of microbatches that there are none of are left out.
+    count = max(microbatches, 2 * stages - 1)
+    forward, backward, weight = PassKind.FORWARD, PassKind.BACKWARD, PassKind.WEIGHT
+    order: list[tuple[PassKind, int, int]] = []
+    done: Counter[tuple[PassKind, int]] = Counter()
+
+    def add(*passes: tuple[PassKind, int]) -> None:
+        for each in passes:
+            order.append((*each, done[each]))
+            done[each] += 1
+
+    there, back = ((backward, 0), (weight, 0)), ((backward, 1), (weight, 1))
+    for _ in range(2 * last + 1):
+        add((forward, 0))
+    for _ in range(stage):
+        add((forward, 1), (forward, 0))
+    for _ in range(last + 1):
+        add((forward, 1), *back)
+    while done[forward, 1] < count:
+        if done[forward, 0] < count:
+            add((forward, 0))
+        add(*there, (forward, 1), *back)
+    for _ in range(stage):
+        add((backward, 0), (backward, 1))
+    for _ in range(last + 1):
+        add(*there)
+    for chunk in (1, 0):
+        while done[weight, chunk] < count:
+            add((weight, chunk))
+    return np.array([each for each in order if each[2] < microbatches], dtype=np.int64)

@@ -21,8 +21,8 @@ class _Sends:
     ----------
     ranks : float
         Of a stage on a server.
-    outputs : float64 array, shape (2, stages)
-        Of its ranks' outputs for the next stage, and gradients for the one before.
+    outputs : float64 array, shape (3, stages)
+        Of what its ranks send to the stage before (0), to themselves, and to the next stage (2).
     context, dense, expert : float64 arrays, shape (stages,)
         Of the buffers of a context group, and of what ranks that share weights, and experts,
         have of these, each once round its ring.
@@ -76,7 +76,7 @@ def _sends(placement: Placement, every: bool) -> _Sends:
     if layout.expert_ranks > 1:
         tokens = sent(group(layout.expert_ranks)[1]) / split
         expert = sent(group(layout.expert_ranks, across=True)[0]) / split
-    outputs = [sent((home != np.roll(home, step, axis=0)) * 1.0) / split for step in (-1, 1)]
+    outputs = [sent((home != np.roll(home, -step, axis=0)) * 1.0) / split for step in (-1, 0, 1)]
     tied = sent((home[[0] * stages] != home[[-1] * stages]) * 1.0)[0] / split
     each = float(sent(np.ones(home.shape)).mean())
     return _Sends(each, np.stack(outputs), context, dense, expert, tokens, tied)
@@ -132,9 +132,10 @@ def part_bytes(placement: Placement, loads: Loads, *, every: bool = False) -> Pa
     """
     layout, split = placement.layout, placement.servers_per_rank
     sent = _sends(placement.of_degrees, every)
-    stage = np.arange(loads.seconds.shape[1]) % layout.pipeline
-    outputs = loads.boundary_bytes * sent.outputs[:, stage]
-    outputs[0, -1] = outputs[1, 0] = 0.0
+    stage, step = np.array(layout.part_stages), np.array(layout.part_steps, dtype=np.int64)
+    outputs = np.zeros((2, stage.size))
+    outputs[0, :-1] = loads.boundary_bytes * sent.outputs[1 + step, stage[:-1]]
+    outputs[1, 1:] = loads.boundary_bytes * sent.outputs[1 - step, stage[1:]]
     ring = (split - 1) / split * (layout.data * layout.context * split if every else 1)
 
     def shared(counts: tuple[WeightCount, ...]) -> FloatArray:

@@ -85,9 +85,9 @@ def whole_shape(placement: Placement) -> Shape:
 def _sent(placement: Placement, loads: Loads, stage: int) -> set[str]:
     """Return the kinds of exchanges that a stage takes part in."""
     layout = placement.layout
-    parts = slice(stage, None, layout.pipeline)
+    parts = [part for part, own in enumerate(layout.part_stages) if own == stage]
     ranks = layout.context * layout.data
-    shared = (*loads.weights[parts], *loads.gradients[parts])
+    shared = [count[part] for count in (loads.weights, loads.gradients) for part in parts]
     known = {
         "context": bool(np.any(loads.context_bytes[:, parts])),
         "tokens": bool(np.any(loads.expert_bytes[:, parts])),

@@ -44,8 +44,8 @@ def parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:
     Returns
     -------
     tuple of Part
-        In the order of the model: part ``chunk * pipeline + stage``. Layers left over go to
-        parts in the middle, because the ends also have embedding and loss: where two layers are
+        In the order of the model, their stages those of `Layout.part_stages`. Layers left over go
+        to parts in the middle, because the ends also have embedding and loss: where two layers are
         missing to even parts, this is Megatron-Core's accounting of both in the split.
 
     Raises
@@ -63,12 +63,13 @@ def _parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:
     least, left = divmod(model.layers, count)
     begin = (count - left) // 2
     parts, first = [], 0
-    for index in range(count):
+    chunks = [0] * layout.pipeline
+    for index, stage in enumerate(layout.part_stages):
         layers = least + (begin <= index < begin + left)
         if layout.stage_layers:
             layers = layout.stage_layers[index]
-        chunk, stage = divmod(index, layout.pipeline)
-        parts.append(Part(stage, chunk, first, layers, index == 0, index == count - 1))
+        parts.append(Part(stage, chunks[stage], first, layers, index == 0, index == count - 1))
+        chunks[stage] += 1
         first += layers
     return tuple(parts)
 
@@ -156,7 +157,7 @@ def _split(model: Transformer, width: int, tensor: int) -> float:
 def part_weights(model: Transformer, part: Part, layout: Layout) -> WeightCount:
     """Return the weights of one part on one GPU.
 
-    A tied embedding is held by the first and, if it is another one, the last stage.
+    A tied embedding is held by the first and, if it is another one, the stage of the last part.
     """
     found = WeightCount()
     for layer, count in part.kinds(model):
@@ -169,7 +170,7 @@ def part_weights(model: Transformer, part: Part, layout: Layout) -> WeightCount:
         split = 0 if model.tied else model.vocabulary * model.hidden
         classes = model.head_parameters - norm - split
         found += WeightCount(norm + classes + split / layout.tensor)
-        if model.tied and layout.pipeline > 1:
+        if layout.ties(model.tied):
             found += WeightCount(model.vocabulary * model.hidden / layout.tensor)
     return found
 

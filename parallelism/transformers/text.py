@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from parallelism.transformers.layout import Layout
+from parallelism.transformers.layout import LOOPED, Layout
 from parallelism.transformers.placement import AxisOrder
 
 
@@ -19,7 +19,7 @@ def layout_text(layout: Layout) -> str:
     if layout.expert_tensor is not None:
         degrees.append(f"etp {layout.expert_tensor}")
     schedule: str = layout.schedule
-    if layout.virtual_stages > 1:
+    if layout.schedule in LOOPED:
         schedule += f" x {layout.virtual_stages}"
     rest = [f"microbatch {layout.microbatch}"]
     rest += [f"schedule {schedule}"] if layout.pipeline > 1 else []

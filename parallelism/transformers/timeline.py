@@ -20,7 +20,7 @@ class PassTimes:
     Parameters
     ----------
     forward, backward, weight : float64 array, shape (parts,)
-        Parts along the model (``chunk * stages + stage``). ``backward`` is for inputs (with any
+        Parts along the model (`PipelineSchedule.parts`). ``backward`` is for inputs (with any
         recomputation), ``weight`` for weights; a schedule that does not split them adds them.
     send, send_back : float64 array, shape (parts,)
         From a part to the next one, and of the gradient from the next one to it; the last
@@ -89,7 +89,7 @@ def timeline(schedule: PipelineSchedule, times: PassTimes) -> PipelineTimeline:
     duration, _ = pass_seconds(schedule, times)
     seconds = _by_kind(schedule, times)
     delay = np.array([times.send, times.send_back], dtype=np.float64)
-    end = pass_ends(schedule.passes, schedule.chunks, schedule.microbatches, seconds, delay)
+    end = pass_ends(schedule.passes, schedule.parts, schedule.microbatches, seconds, delay)
     if np.isnan(end).any():
         raise InputError("pipeline schedule: passes wait for each other; correct their order")
     return PipelineTimeline(end=end, duration=duration)
@@ -142,8 +142,8 @@ def pass_seconds(schedule: PipelineSchedule, times: PassTimes) -> tuple[FloatArr
 
 
 def _part_of(schedule: PipelineSchedule) -> IntArray:
-    parts: IntArray = schedule.passes[:, :, 1] * schedule.stages
-    return parts + np.arange(schedule.stages)[:, None]
+    stage = np.arange(schedule.stages)[:, None]
+    return np.asarray(schedule.parts[stage, schedule.passes[:, :, 1]], dtype=np.int64)
 
 
 def _by_kind(schedule: PipelineSchedule, times: PassTimes) -> FloatArray:

@@ -11,7 +11,7 @@ FloatArray = npt.NDArray[np.float64]
 
 @kernel
 def pass_ends(
-    passes: IntArray, chunks: int, microbatches: int, seconds: FloatArray, delay: FloatArray
+    passes: IntArray, parts_of: IntArray, microbatches: int, seconds: FloatArray, delay: FloatArray
 ) -> FloatArray:
     """Return the end of every pass, in the order of ``passes``; NaN where it never starts.
 
@@ -19,14 +19,16 @@ def pass_ends(
     ----------
     passes : int64 array, shape (stages, length, 3)
         Kind, chunk and microbatch.
-    chunks, microbatches : int
+    parts_of : int64 array, shape (stages, chunks)
+        The part of the model that each chunk is.
+    microbatches : int
     seconds : float64 array, shape (3, chunks * stages)
         By kind and part of the model.
     delay : float64 array, shape (2, chunks * stages)
         Seconds that an output takes from a part to the next one, and its gradient back.
     """
     stages, length = passes.shape[0], passes.shape[1]
-    parts = chunks * stages
+    parts = parts_of.size
     ends = np.full((stages, length), np.nan)
     # When the result of a pass is there, by kind, part and microbatch.
     ready = np.full((2, parts, microbatches), np.nan)
@@ -39,7 +41,7 @@ def pass_ends(
             while position[stage] < length:
                 at = position[stage]
                 kind = passes[stage, at, 0]
-                part = passes[stage, at, 1] * stages + stage
+                part = parts_of[stage, passes[stage, at, 1]]
                 batch = passes[stage, at, 2]
                 start = clock[stage]
                 if kind == 0 and part > 0:
@@ -68,14 +70,14 @@ def pass_ends(
 
 
 @kernel
-def pass_sequence(passes: IntArray, chunks: int, microbatches: int) -> IntArray:
+def pass_sequence(passes: IntArray, parts_of: IntArray, microbatches: int) -> IntArray:
     """Return all passes in an order in which each comes after those that it waits for.
 
     Stages take turns; each goes on until its next pass waits for one that has not come yet.
 
     Parameters
     ----------
-    passes, chunks, microbatches
+    passes, parts_of, microbatches
         As in `pass_ends`.
 
     Returns
@@ -84,7 +86,7 @@ def pass_sequence(passes: IntArray, chunks: int, microbatches: int) -> IntArray:
         Stage, and place in the order of that stage.
     """
     stages, length = passes.shape[0], passes.shape[1]
-    parts = chunks * stages
+    parts = parts_of.size
     done = np.zeros((3, parts, microbatches), np.bool_)
     sequence = np.empty((stages * length, 2), np.int64)
     position = np.zeros(stages, np.int64)
@@ -96,7 +98,7 @@ def pass_sequence(passes: IntArray, chunks: int, microbatches: int) -> IntArray:
             while position[stage] < length:
                 at = position[stage]
                 kind = passes[stage, at, 0]
-                part = passes[stage, at, 1] * stages + stage
+                part = parts_of[stage, passes[stage, at, 1]]
                 batch = passes[stage, at, 2]
                 if kind == 0 and part > 0 and not done[0, part - 1, batch]:
                     break

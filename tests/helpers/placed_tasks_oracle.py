@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
+from pipeline_parts import part_of, stage_of
 
 from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
 from parallelism.transformers.loads import Loads
@@ -146,7 +147,7 @@ class _Builder:
             for stage in range(self.stages):
                 while at[stage] < self.schedule.length:
                     kind, chunk, microbatch = self.schedule.passes[stage, at[stage]].tolist()
-                    part = chunk * self.stages + stage
+                    part = part_of(self.schedule.name, self.stages, stage, chunk)
                     if not self._input_made(kind, part, microbatch, done):
                         break
                     place = (stage, at[stage])
@@ -244,7 +245,7 @@ class _Builder:
         step, phase = _SENDS[kind]
         if not 0 <= part + step < self.parts:
             return
-        readers = self.ranks[(part + step) % self.stages].tolist()
+        readers = self.ranks[stage_of(self.schedule.name, self.stages, part + step)].tolist()
         for rank, reader in zip(self.ranks[stage].tolist(), readers, strict=True):
             source, target = self.placement.rank_servers(rank), self.placement.rank_servers(reader)
             sent = gates[rank]

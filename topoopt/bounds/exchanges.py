@@ -187,9 +187,10 @@ def placed_pipeline(family: LayoutFamily, wirings: Wirings, placement: Placement
     loads = family.loads(placement)
     ports = wirings.degree * wirings.bandwidth
     passes = passes_with_exchange(loads, crossings_of(placement), layout, ports)
-    stage = np.arange(passes.shape[1]) % layout.pipeline
-    away = (home != np.roll(home, -1, axis=2)).all(axis=(0, 1))
-    send = away[stage] * (loads.boundary_bytes / ports + wirings.lag)
+    stage, step = np.array(layout.part_stages), np.array([*layout.part_steps, 0])
+    # To the stage before, to itself, to the next one; the last part sends nothing.
+    away = [(home != np.roll(home, -by, axis=2)).all(axis=(0, 1)) for by in (-1, 0, 1)]
+    send = np.stack(away)[1 + step, stage] * (loads.boundary_bytes / ports + wirings.lag)
     forward, backward, weight = passes
     times = PassTimes(forward, backward, weight, send, send)
     return timeline(schedule_of(layout, family.batch), times).makespan + loads.update_s
@@ -216,7 +217,7 @@ def passes_with_exchange(
         Rows as in `Loads.seconds`. What the stack sends beside a pass counts where it takes
         longer than the pass.
     """
-    stage = np.arange(loads.expert_bytes.shape[1]) % layout.pipeline
+    stage = np.array(layout.part_stages)
     moving = loads.expert_bytes / layout.expert_ranks * across.awaited[stage] / rate
     longer: FloatArray = (
         np.maximum(loads.seconds, loads.beside * moving) + (1.0 - loads.beside) * moving
@@ -251,7 +252,7 @@ def ports_seconds(
     """
     servers = wirings.servers
     each = loads.expert_bytes.sum(axis=0) * schedule.microbatches / layout.expert_ranks
-    stage = np.arange(each.size) % layout.pipeline
+    stage = np.array(layout.part_stages)
     bytes_of = np.bincount(stage, weights=each, minlength=layout.pipeline)
     weight = bytes_of[across.group // (across.groups // layout.pipeline)]
     into = weight * across.inside * (across.size - across.inside)

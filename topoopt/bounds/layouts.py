@@ -323,9 +323,9 @@ def least_injection(placement: Placement, schedule: PipelineSchedule, loads: Loa
     gathers = {0: 0, 3: 2 * schedule.microbatches}.get(layout.zero, 1)
     reduces = scatters if layout.zero else 2
     most = 0.0
-    for stage in range(schedule.stages):
+    for parts in schedule.parts.tolist():
         total = 0.0
-        for part in range(stage, len(loads.weights), schedule.stages):
+        for part in parts:
             gradient, weight = loads.gradients[part], loads.weights[part]
             for size, group in (
                 (reduces * gradient.dense + gathers * weight.dense, ranks),

@@ -5,9 +5,10 @@ What a program cannot express is returned as notes, never left out in silence.
 """
 
 import json
+from dataclasses import replace
 
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.layout import Layout
+from parallelism.transformers.layout import FOLDED, SPLIT, Layout
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from parallelism.transformers.stages import parts_of
 from topoopt.plan.plan import Plan
@@ -16,7 +17,7 @@ MODULES = {"norms": "layernorm", "up-projections": "mla_up_proj", "activations":
 """Megatron-LM's names of modules that are computed again."""
 TORCH_SCHEDULES = {
     "gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B",
-    "breadth-first": "LoopedBFS",
+    "breadth-first": "LoopedBFS", "zero-bubble-v": "ZBVZeroBubble",
 }  # fmt: skip
 """PyTorch's names of pipeline schedules (torch.distributed.pipelining)."""
 
@@ -56,6 +57,11 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     if model.experts is not None:
         lines.append(f"--expert-model-parallel-size {layout.expert}")
         lines.append(f"--expert-tensor-parallel-size {_expert_tensor(layout)}")
+    if layout.schedule in ("gpipe", *SPLIT) and layout.pipeline > 1:
+        notes.append(f"Megatron-LM has no schedule {layout.schedule!r} and runs 1F1B instead")
+        if layout.schedule in FOLDED:
+            notes.append("Megatron-LM has no stages that begin and end a model: layers are even")
+            layout = replace(layout, schedule="1f1b", virtual_stages=1, stage_layers=())
     if layout.pipeline > 1 or layout.virtual_stages > 1:
         parts = parts_of(model, layout)
         cut = [
@@ -69,8 +75,6 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
         if layout.schedule == "breadth-first":
             together = layout.microbatches(plan.global_batch)
             lines.append(f"--microbatch-group-size-per-virtual-pipeline-stage {together}")
-    if layout.schedule in ("gpipe", "zero-bubble") and layout.pipeline > 1:
-        notes.append(f"Megatron-LM has no schedule {layout.schedule!r} and runs 1F1B instead")
     match layout.recompute:
         case "full":
             lines.append("--recompute-granularity full --recompute-method uniform")
@@ -264,7 +268,7 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
             name = "1F1B"
             notes.append(
                 "torchtitan's zero-bubble schedules need two stages a rank, the plan's has one: "
-                "1F1B runs instead"
+                "1F1B runs instead; --pipeline-schedule zero-bubble-v plans for what it has"
             )
         lines.append(f'pipeline_parallel_schedule = "{name}"')
         lines.append(f"pipeline_parallel_microbatch_size = {layout.microbatch}")

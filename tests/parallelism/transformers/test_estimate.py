@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pipeline_parts import part_of, stage_of
 
 from parallelism.transformers.port_kernels import PassSends, stage_ends
 from parallelism.transformers.schedules import build_schedule
 from parallelism.transformers.timeline import PassTimes, timeline
 
-NAMES = [("1f1b", 1), ("interleaved", 2), ("breadth-first", 3), ("zero-bubble", 1)]
+NAMES = [("1f1b", 1), ("interleaved", 2), ("breadth-first", 3), ("zero-bubble", 1),
+         ("zero-bubble-v", 2)]  # fmt: skip
 
 
 def sends_of(parts, computing=(1.0, 2.0, 0.5), **given):
@@ -27,7 +29,7 @@ def sends_of(parts, computing=(1.0, 2.0, 0.5), **given):
 
 def ends_of(schedule, sends, zero=1, exposed=0.0, share=1.0):
     return stage_ends(
-        schedule.passes, schedule.chunks, schedule.microbatches, zero, 4, sends, exposed, share
+        schedule.passes, schedule.parts, schedule.microbatches, zero, 4, sends, exposed, share
     )
 
 
@@ -128,8 +130,9 @@ def walked(schedule, sends, zero, share):
     for part in range(parts):
         left[part] = schedule.microbatches
         if zero == 1:
-            queue[part % stages].append(weights[part])
-            gathered[part % stages].append(weights[part])
+            stage = stage_of(schedule.name, stages, part)
+            queue[stage].append(weights[part])
+            gathered[stage].append(weights[part])
     total = [sum(each) for each in gathered]
     needed = [Fraction(0)] * stages
     ready = True
@@ -139,7 +142,7 @@ def walked(schedule, sends, zero, share):
             if place[stage] == schedule.length:
                 continue
             kind, chunk, batch = schedule.passes[stage, place[stage]].tolist()
-            part = chunk * stages + stage
+            part = part_of(schedule.name, stages, stage, chunk)
             source = (kind, part + (-1 if kind == 0 else 1), batch)
             if kind < 2 and 0 <= source[1] < parts:
                 if source not in there:

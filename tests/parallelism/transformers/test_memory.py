@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pipeline_parts import part_of
 
 from codesign_base import InputError
 from parallelism.transformers.implementation import MEGATRON_2022, Implementation
@@ -132,14 +133,15 @@ def test_parts_cover_the_layers_and_spare_the_ends() -> None:
 
 
 def test_peaks_follow_the_order_of_passes() -> None:
-    for name, chunks in (("gpipe", 1), ("1f1b", 1), ("breadth-first", 3), ("zero-bubble", 1)):
+    for name, chunks in (("gpipe", 1), ("1f1b", 1), ("breadth-first", 3), ("zero-bubble", 1),
+                         ("zero-bubble-v", 2)):  # fmt: skip
         schedule = build_schedule(name, 4, 8, chunks)
         held = np.random.default_rng(1).uniform(1.0, 2.0, 4 * chunks)
         peaks = peak_held(schedule, held)
         for stage in range(4):
             now = best = 0.0
             for kind, chunk, _ in schedule.passes[stage].tolist():
-                size = held[chunk * 4 + stage]
+                size = held[part_of(name, 4, stage, chunk)]
                 now += size if kind == 0 else 0.0
                 best = max(best, now)
                 now -= size if kind == (2 if schedule.split_backward else 1) else 0.0

@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pipeline_parts import stage_of
 
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
@@ -32,7 +33,7 @@ BATCH = 16
 SERVER = Server(get_accelerator("h100"), GPUS, 150e9)
 ALL = Choices(
     zero=(0, 1, 2, 3), recompute=("none", "full"), across_servers=True, context=(1, 2, 4),
-    schedules=("gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"),
+    schedules=("gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"),
 )  # fmt: skip
 MODELS = {
     "tied": gpt(8, 256, 8, 1000),
@@ -132,7 +133,8 @@ def expected_bytes(
     links = p * layout.virtual_stages - 1
     for boundary, (y, x), shard in product(range(links), stage_ranks, range(t)):
         here, there = (
-            server_of(layout, order, (shard, x, y, part % p)) for part in (boundary, boundary + 1)
+            server_of(layout, order, (shard, x, y, stage_of(layout.schedule, p, part)))
+            for part in (boundary, boundary + 1)
         )
         if here != there:
             transfers += rounds * sum(

@@ -1,11 +1,14 @@
 """Pipeline schedules against closed forms and the longest path of their dependency graph."""
 
+import itertools
+
 import networkx as nx
 import numpy as np
 import pytest
 from bubbles import bubble_fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pipeline_parts import part_of, stage_of
 
 from codesign_base import InputError
 from parallelism.transformers.layout import Layout
@@ -20,7 +23,7 @@ from parallelism.transformers.timeline import PassTimes, timeline
 SHAPES = [(1, 3), (2, 2), (2, 6), (3, 6), (4, 4), (4, 12), (8, 16)]
 NAMES = [
     ("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 3), ("breadth-first", 2),
-    ("breadth-first", 3), ("zero-bubble", 1),
+    ("breadth-first", 3), ("zero-bubble", 1), ("zero-bubble-v", 2),
 ]  # fmt: skip
 
 
@@ -41,7 +44,7 @@ def longest_path(schedule: PipelineSchedule, times: PassTimes) -> float:
     for stage in range(schedule.stages):
         before: object = "start"
         for kind, chunk, batch in schedule.passes[stage].tolist():
-            part = chunk * schedule.stages + stage
+            part = part_of(schedule.name, schedule.stages, stage, chunk)
             node, cost = (kind, part, batch), seconds(kind, part)
             inputs: list[tuple[object, float]] = [(before, 0.0)]
             if kind == PassKind.FORWARD and part > 0:
@@ -89,6 +92,42 @@ def test_zero_bubble_saves_two_weight_passes_a_stage(stages, batches) -> None:
     assert plain == pytest.approx(batches * 3.0 + (stages - 1) * 3.0)
     assert split < plain - (stages - 1) * 0.7
     assert split >= batches * 3.0 + (stages - 1) * (1.0 + 1.3 - 0.7) - 1e-9
+
+
+@pytest.mark.parametrize(("name", "chunks"), NAMES)
+@pytest.mark.parametrize("stages", [1, 2, 3, 8])
+def test_parts_are_on_their_stages(name, chunks, stages) -> None:
+    schedule = build_schedule(name, stages, 2 * stages, chunks)
+    assert schedule.parts.shape == (stages, chunks)
+    for stage in range(stages):
+        wanted = [part_of(name, stages, stage, chunk) for chunk in range(chunks)]
+        assert schedule.parts[stage].tolist() == wanted
+        assert {stage_of(name, stages, part) for part in wanted} == {stage}
+    if stages > 1 and (chunks > 1 or name not in ("interleaved", "breadth-first")):
+        layout = Layout(pipeline=stages, schedule=name, virtual_stages=chunks)
+        own = [stage_of(name, stages, part) for part in range(stages * chunks)]
+        assert list(layout.part_stages) == own
+        ahead = [(b - a) % stages for a, b in itertools.pairwise(own)]
+        assert [step % stages for step in layout.part_steps] == ahead
+
+
+@pytest.mark.parametrize(("stages", "batches"), [(2, 3), (4, 8), (8, 16), (5, 20)])
+def test_a_folded_pipeline_holds_what_one_forward_one_backward_does(stages, batches) -> None:
+    """Qi et al. (2024), table 1: on every rank, in parts of half its size."""
+    held = build_schedule("zero-bubble-v", stages, batches, 2).in_flight()
+    assert (held == 2 * stages).all() or batches < 2 * stages
+    assert held.max() <= 2 * stages
+
+
+def test_a_folded_order_is_that_of_the_paper() -> None:
+    # The first and the last of three ranks, with few microbatches; a: there, b: back.
+    schedule = build_schedule("zero-bubble-v", 3, 3, 2)
+    orders = [
+        " ".join("FBW"[kind] + "ab"[chunk] + str(batch) for kind, chunk, batch in each)
+        for each in schedule.passes.tolist()
+    ]
+    assert orders[0] == ("Fa0 Fa1 Fa2 Fb0 Bb0 Wb0 Fb1 Bb1 Wb1 Fb2 Bb2 Wb2 Ba0 Wa0 Ba1 Wa1 Ba2 Wa2")
+    assert orders[2] == ("Fa0 Fb0 Fa1 Fb1 Fa2 Fb2 Bb0 Wb0 Ba0 Wa0 Bb1 Wb1 Ba1 Wa1 Bb2 Wb2 Ba2 Wa2")
 
 
 @settings(max_examples=60, deadline=None)
@@ -152,6 +191,7 @@ def test_a_delay_between_stages_stalls_one_forward_one_backward() -> None:
         lambda: build_schedule("1f1b", 0, 1),
         lambda: build_schedule("1f1b", 2, 4, 2),
         lambda: build_schedule("interleaved", 4, 6, 2),
+        lambda: build_schedule("zero-bubble-v", 4, 6, 1),
         lambda: build_schedule("breadth-first", 4, 3, 2),
         lambda: build_schedule("other", 2, 2),
         lambda: timeline(build_schedule("1f1b", 2, 2), PassTimes.uniform(3, 1.0, 1.0)),

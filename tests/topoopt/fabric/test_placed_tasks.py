@@ -33,8 +33,8 @@ RATES = rates_of("h100")
 CARRIED = 1 / 0.8
 ALL = Choices(
     zero=(0, 1, 2, 3), recompute=("none", "full"),
-    schedules=("gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"), across_servers=True,
-    context=(1, 2),
+    schedules=("gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"),
+    across_servers=True, context=(1, 2),
 )  # fmt: skip
 
 
@@ -81,14 +81,16 @@ def test_equal_to_plain_loops(name: str, which: int, turn: int) -> None:
     assert one == pytest.approx(two, rel=2e-3)
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero-bubble"])
-def test_a_lone_pipeline_is_its_timeline(schedule: str) -> None:
-    layout = Layout(4, 1, 1, 4, schedule=schedule, zero=0)
+@pytest.mark.parametrize(
+    ("schedule", "chunks"), [("gpipe", 1), ("1f1b", 1), ("zero-bubble", 1), ("zero-bubble-v", 2)]
+)
+def test_a_lone_pipeline_is_its_timeline(schedule: str, chunks: int) -> None:
+    layout = Layout(4, 1, 1, 4, schedule=schedule, virtual_stages=chunks, zero=0)
     placement, order, loads = placed(SMALL, layout, batch=8)
     tasks = iteration_tasks(placement, order, loads)
     network, routes = ideal_switch(4, 1e18, 0.0)
     got = simulate(Fabric("instant", network, routes), tasks).makespan
-    none = np.zeros(4)
+    none = np.zeros(4 * chunks)
     expected = timeline(order, PassTimes(*loads.seconds, none, none)).makespan
     # The tied embedding is summed before the update, at no cost here.
     assert got == pytest.approx(expected + loads.update_s, rel=1e-6)

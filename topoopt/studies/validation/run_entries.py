@@ -14,7 +14,7 @@ from parallelism.transformers.architecture import (
 from parallelism.transformers.costs import model_flops
 from parallelism.transformers.gpu import rates_like_h100
 from parallelism.transformers.implementation import get_stack
-from parallelism.transformers.layout import Layout, Module, PipelineScheduleName
+from parallelism.transformers.layout import FOLDED, Layout, Module, PipelineScheduleName
 from parallelism.transformers.links import Links, switched_links
 from parallelism.transformers.load import load_transformer
 from parallelism.transformers.presets import TRANSFORMERS
@@ -235,7 +235,8 @@ def _layout(entry: RunEntry, one: LayoutEntry, model: Transformer) -> Layout:
     layout = Layout(
         tensor=one.tensor, context=one.context, data=one.data, pipeline=one.pipeline,
         expert=expert, sequence_parallel=parallel, microbatch=one.microbatch,
-        schedule=one.schedule or usual, virtual_stages=virtual,
+        schedule=one.schedule or usual,
+        virtual_stages=2 if one.schedule in FOLDED else virtual,
         recompute=one.recompute, zero=one.zero, expert_tensor=split,
         modules=modules if one.recompute == "modules" else (),
         stage_layers=tuple(one.stage_layers or ()),
