@@ -1,7 +1,8 @@
 """All layouts of a transformer on some GPUs that are legal, in an order that means nothing."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from itertools import product
 from math import gcd
 from reprlib import repr as brief
 from typing import get_args
@@ -18,8 +19,10 @@ from parallelism.transformers.layout import (
     Module,
     PipelineScheduleName,
     Recompute,
+    part_stages,
 )
 from parallelism.transformers.shares import check_layout, shares_out
+from parallelism.transformers.stage_maps import Ends, usual_maps
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,7 @@ def enumerate_layouts(
     global_batch: int,
     sequence: int,
     choices: Choices | None = None,
+    ends: Callable[[Layout], Ends] | None = None,
 ) -> list[Layout]:
     """List the legal layouts of a model on all GPUs.
 
@@ -179,7 +183,9 @@ def enumerate_layouts(
         microbatches of 1, 2, 4, 8 samples; up to 8 equal virtual stages, or 12 of one layer, or
         uneven ones where at most 3 layers are missing to parts of two; breadth-first schedules of
         more microbatches than stages, at most four times as many; states sharded by ZeRO 1 or 3; no
-        or full recomputation.
+        or full recomputation. Layers as even as they go, and balanced with the ends of the model.
+    ends : callable, optional
+        Returns what embedding and head weigh beside a layer of a layout; by default nothing.
 
     Returns
     -------
@@ -194,7 +200,8 @@ def enumerate_layouts(
     """
     wanted = choices or Choices()
     check_batch(global_batch, gpus)
-    found = list(_layouts(model, gpus, gpus_per_server, global_batch, sequence, wanted))
+    weigh = ends or (lambda _: (0.0, 0.0))
+    found = list(_layouts(model, gpus, gpus_per_server, global_batch, sequence, wanted, weigh))
     if not found:
         asked = ", ".join(
             f"{each.name} {', '.join(map(str, value))}" for each in fields(wanted)
@@ -217,6 +224,7 @@ def _layouts(
     global_batch: int,
     sequence: int,
     choices: Choices,
+    ends: Callable[[Layout], Ends],
 ) -> Iterator[Layout]:
     tensors = list(divisors(gpus_per_server))
     if choices.across_servers:
@@ -242,7 +250,7 @@ def _layouts(
                         check_layout(model, base)
                     except InputError:
                         continue
-                    yield from _timings(model, base, global_batch // data, choices)
+                    yield from _timings(model, base, global_batch // data, choices, ends)
 
 
 def _contexts(ranks: int, sequence: int, choices: Choices) -> list[int]:
@@ -281,25 +289,53 @@ def _experts(
                 yield expert, None if fold == 1 else split
 
 
-def _timings(model: Transformer, base: Layout, samples: int, choices: Choices) -> Iterator[Layout]:
-    """Microbatches, schedules, recomputation and sharding of some degrees."""
+def _timings(
+    model: Transformer,
+    base: Layout,
+    samples: int,
+    choices: Choices,
+    ends: Callable[[Layout], Ends],
+) -> Iterator[Layout]:
+    """Microbatches, schedules, maps of layers, recomputation and sharding of some degrees."""
     usual = [1 << k for k in range(_MOST_MICROBATCH.bit_length())]
     modules = tuple(name for name in get_args(Module) if name in choices.modules)
     for microbatch in choices.microbatch or usual:
         if samples % microbatch:
             continue
+        kinds = [
+            replace(
+                base, sequence_parallel=base.tensor > 1, microbatch=microbatch, recompute=recompute,
+                modules=modules if recompute == "modules" else (),
+            )
+            for recompute in choices.recompute
+        ]  # fmt: skip
+        weights = [ends(kind) if base.pipeline > 1 else (0.0, 0.0) for kind in kinds]
         for schedule, virtual in _schedules(model, base, samples // microbatch, choices):
-            for recompute in choices.recompute:
-                for zero in choices.zero:
+            for kind, weight in zip(kinds, weights, strict=True):
+                maps = _maps(model, base.pipeline, schedule, virtual, weight, choices)
+                for stage_layers, zero in product(maps, choices.zero):
                     # Sharded weights are gathered for every microbatch: not with pipelines.
-                    if zero == 3 and base.pipeline > 1:
-                        continue
-                    yield Layout(
-                        base.tensor, base.context, base.data, base.pipeline, base.expert,
-                        base.tensor > 1, microbatch, schedule, virtual, recompute, zero,
-                        base.expert_tensor, choices.stage_layers,
-                        modules if recompute == "modules" else (),
-                    )  # fmt: skip
+                    if zero < 3 or base.pipeline == 1:
+                        yield replace(
+                            kind, schedule=schedule, virtual_stages=virtual, zero=zero,
+                            stage_layers=stage_layers,
+                        )  # fmt: skip
+
+
+def _maps(
+    model: Transformer,
+    pipeline: int,
+    schedule: PipelineScheduleName,
+    virtual: int,
+    ends: Ends,
+    choices: Choices,
+) -> Iterator[tuple[int, ...]]:
+    """Layers of each part: what is asked for, or even and balanced ones."""
+    if choices.stage_layers or pipeline == 1:
+        yield choices.stage_layers
+        return
+    stages = part_stages(schedule, pipeline, virtual)
+    yield from usual_maps(model.layers, stages, ends, folded=schedule in FOLDED)
 
 
 def _schedules(
@@ -316,7 +352,7 @@ def _schedules(
     for schedule in choices.schedules:
         if schedule in FOLDED:
             count = 2 * base.pipeline
-            if parts == count or (not parts and _usual_parts(model.layers, count, 2)):
+            if parts == count or (not parts and count <= model.layers + 1):
                 yield schedule, 2
             continue
         if schedule not in LOOPED:

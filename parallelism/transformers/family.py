@@ -11,12 +11,14 @@ from codesign_base import InputError
 from parallelism.device import Server
 from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
 from parallelism.transformers.architecture import MOST_WIDTH, Transformer
+from parallelism.transformers.balance import ends_in_layers
 from parallelism.transformers.costs import model_flops
 from parallelism.transformers.enumeration import Choices, check_batch, enumerate_layouts
 from parallelism.transformers.estimate import estimated_seconds
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.links import Links
 from parallelism.transformers.loads import Loads, loads_of
 from parallelism.transformers.memory import MemoryUse, memory_use
 from parallelism.transformers.placed_tasks import iteration_tasks
@@ -26,6 +28,7 @@ from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.shares import check_layout, shares_out, tokens_of
 from parallelism.transformers.sizes import REDUCED_FROM, expected_bytes, expected_tasks
+from parallelism.transformers.stage_maps import Ends
 
 if TYPE_CHECKING:
     from parallelism.transformers.records import LayoutQuestion, LayoutRecord
@@ -141,10 +144,18 @@ class LayoutFamily:
     @cached_property
     def _layouts(self) -> tuple[Layout, ...]:
         found = enumerate_layouts(
-            self.model, self.gpus, self.server.gpus, self.batch, self.sequence, self.choices
-        )
+            self.model, self.gpus, self.server.gpus, self.batch, self.sequence, self.choices,
+            self._ends,
+        )  # fmt: skip
         known = set(found)
         return (*found, *(layout for layout in self.published if layout not in known))
+
+    def _ends(self, layout: Layout) -> Ends:
+        """Return what embedding and head weigh beside a layer; see `ends_in_layers`."""
+        links = Links.of_server(self.server, 1.0)
+        return ends_in_layers(
+            self.model, layout, self.rates, links, self.implementation, sequence=self.sequence
+        )
 
     @cached_property
     def published(self) -> tuple[Layout, ...]:

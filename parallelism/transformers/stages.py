@@ -6,6 +6,7 @@ from functools import lru_cache
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.shares import check_layout, kv_heads_of, layer_kinds
+from parallelism.transformers.stage_maps import even_layers
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +61,10 @@ def parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:
 def _parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:
     check_layout(model, layout)
     count = layout.pipeline * layout.virtual_stages
-    least, left = divmod(model.layers, count)
-    begin = (count - left) // 2
+    each = layout.stage_layers or even_layers(model.layers, count)
     parts, first = [], 0
     chunks = [0] * layout.pipeline
-    for index, stage in enumerate(layout.part_stages):
-        layers = least + (begin <= index < begin + left)
-        if layout.stage_layers:
-            layers = layout.stage_layers[index]
+    for index, (stage, layers) in enumerate(zip(layout.part_stages, each, strict=True)):
         parts.append(Part(stage, chunks[stage], first, layers, index == 0, index == count - 1))
         chunks[stage] += 1
         first += layers
