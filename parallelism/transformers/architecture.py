@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Literal
 
 from codesign_base import InputError
+from codesign_base.hashed_once import hashed_once
 
 Norm = Literal["layernorm", "rmsnorm"]
 
@@ -238,6 +239,7 @@ class Experts:
             raise InputError("experts: shared_width is 0 but there are shared experts; give it")
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Transformer:
     """A decoder-only language model, an encoder, or a vision transformer.

@@ -1,7 +1,6 @@
 """What embedding and head weigh beside the layers of a model."""
 
-from dataclasses import replace
-
+from parallelism.device import Server
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.collectives import end_communications
 from parallelism.transformers.end_costs import embedding_costs, head_costs
@@ -9,7 +8,7 @@ from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.iteration import layer_seconds, part_seconds
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import Links
+from parallelism.transformers.links import near_links
 from parallelism.transformers.shares import layer_kinds
 from parallelism.transformers.stage_maps import Ends
 from parallelism.transformers.stages import Part
@@ -22,7 +21,7 @@ def ends_in_layers(
     model: Transformer,
     layout: Layout,
     rates: GpuRates,
-    links: Links,
+    server: Server,
     implementation: Implementation,
     *,
     sequence: int | None = None,
@@ -35,8 +34,7 @@ def ends_in_layers(
     layout : Layout
         Of which degrees, microbatch and recomputation count.
     rates : GpuRates
-    links : Links
-        Of a server.
+    server : Server
     implementation : Implementation
     sequence : int, optional
         Tokens of a sample, the model's own by default.
@@ -47,7 +45,7 @@ def ends_in_layers(
         Without messages of context and expert groups.
     """
     layout = layout.of_layers
-    near = replace(links, gpus=layout.gpus)
+    near = near_links(server)
     far = frozenset({"context", "expert"})
     layer = 0.0
     for example, count in layer_kinds(model, 0, model.layers):

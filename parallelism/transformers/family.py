@@ -18,7 +18,6 @@ from parallelism.transformers.estimate import estimated_seconds
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import Links
 from parallelism.transformers.loads import Loads, loads_of
 from parallelism.transformers.memory import MemoryUse, memory_use
 from parallelism.transformers.placed_tasks import iteration_tasks
@@ -152,10 +151,10 @@ class LayoutFamily:
 
     def _ends(self, layout: Layout) -> Ends:
         """Return what embedding and head weigh beside a layer; see `ends_in_layers`."""
-        links = Links.of_server(self.server, 1.0)
         return ends_in_layers(
-            self.model, layout, self.rates, links, self.implementation, sequence=self.sequence
-        )
+            self.model, layout, self.rates, self.server, self.implementation,
+            sequence=self.sequence,
+        )  # fmt: skip
 
     @cached_property
     def published(self) -> tuple[Layout, ...]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from codesign_base import InputError
+from codesign_base.hashed_once import hashed_once
 from parallelism.accelerators import Accelerator, get_accelerator
 from parallelism.transformers.implementation import AttentionKernel
 from parallelism.transformers.work import Gemm, Work
@@ -18,6 +19,7 @@ _KERNELS: dict[AttentionKernel, tuple[float, float]] = {
 _SHARPNESS = 2.0
 
 
+@hashed_once
 @dataclass(frozen=True)
 class GpuRates:
     """What one GPU reaches of its data sheet, and how that depends on size.

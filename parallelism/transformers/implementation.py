@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from codesign_base import InputError
+from codesign_base.hashed_once import hashed_once
 from parallelism.suggestions import suggestion
 
 Selective = Literal["core", "products"]
@@ -13,6 +14,7 @@ FUSED_LOSS = 2.0
 """Bytes of each logit where a fused kernel computes the loss."""
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Implementation:
     """Kernels, precisions, overlaps and memory of a stack of training software.

@@ -1,12 +1,13 @@
 """How a transformer is spread over GPUs: degrees, schedule, recomputation, sharded states."""
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from reprlib import repr as brief
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from codesign_base import InputError
+from codesign_base.hashed_once import hashed_once
 
 PipelineScheduleName = Literal[
     "gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"
@@ -51,6 +52,7 @@ def part_stages(schedule: PipelineScheduleName, stages: int, chunks: int) -> tup
     return tuple(place % stages for place in accumulate(steps, initial=0))
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Layout:
     """Degrees of parallelism and everything that goes with them.
@@ -198,18 +200,18 @@ class Layout:
         So that what was worked out for one layout is found again for those like it.
         """
         ranks = self.expert if self.expert_tensor is None else self.expert_ranks
-        return replace(
-            self, data=ranks, pipeline=1, schedule="1f1b", virtual_stages=1, zero=0,
-            stage_layers=(),
+        return _shared_layout(
+            self.tensor, self.context, ranks, 1, self.expert, self.sequence_parallel,
+            self.microbatch, "1f1b", 1, self.recompute, 0, self.expert_tensor, (), self.modules,
         )  # fmt: skip
 
     @cached_property
     def of_weights(self) -> "Layout":
         """The layout that differs in nothing that the weights of its GPUs show."""
         ranks = self.expert if self.expert_tensor is None else self.expert_ranks
-        return replace(
-            self, context=1, data=ranks, microbatch=1, sequence_parallel=True, recompute="none",
-            modules=(), zero=0, schedule=self._like,
+        return _shared_layout(
+            self.tensor, 1, ranks, self.pipeline, self.expert, True, 1, self._like,
+            self.virtual_stages, "none", 0, self.expert_tensor, self.stage_layers, (),
         )  # fmt: skip
 
     @property
@@ -263,3 +265,9 @@ class Layout:
                 "choose another batch or degree"
             )
         return global_batch // each
+
+
+@lru_cache(maxsize=4096)
+def _shared_layout(*fields: Any) -> Layout:
+    """Return one layout for all that ask for the same, whose hash is then known."""
+    return Layout(*fields)

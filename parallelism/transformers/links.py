@@ -1,6 +1,7 @@
 """The links of GPUs inside and across servers, and the time of collectives over them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil, log2
 from typing import Literal
 
@@ -9,6 +10,9 @@ from parallelism.accelerators import Accelerator, scale_up_of
 from parallelism.device import Server
 
 CollectiveKind = Literal["allreduce", "reducescatter", "allgather", "alltoall", "ring", "send"]
+
+# GPUs of a server that none is outside of.
+_EVERY = 2**40
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,17 @@ class Links:
             self.intra_bandwidth * self.intra_efficiency,
             self.inter_bandwidth * self.inter_efficiency,
         )
+
+
+@lru_cache(maxsize=64)
+def near_links(server: Server) -> Links:
+    """Return the links of a server that all GPUs are on: no message leaves it.
+
+    Parameters
+    ----------
+    server : Server
+    """
+    return replace(Links.of_server(server, 1.0), gpus=_EVERY)
 
 
 def switched_links(gpus: int, intra_bandwidth: float, inter_bandwidth: float) -> Links:

@@ -1,7 +1,8 @@
 """What one iteration of a placed layout asks of devices and network, in numbers."""
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -26,8 +27,8 @@ from parallelism.transformers.iteration import (
     scale_seconds,
     shard_seconds,
 )
-from parallelism.transformers.layout import SPLIT
-from parallelism.transformers.links import Links
+from parallelism.transformers.layout import SPLIT, Layout
+from parallelism.transformers.links import Links, near_links
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.reach import servers_reached
 from parallelism.transformers.schedules import PassKind
@@ -46,6 +47,8 @@ _ROWS = {
     "backward": PassKind.BACKWARD,
     "weight": PassKind.WEIGHT,
 }
+_VOLUMES = ("tensor", "inputs", "context", "expert")
+"""Groups whose bytes count where they span servers; inputs are gathered by tensor groups."""
 # Of what an AllReduce sends.
 _SHARE = {"allreduce": 1.0, "allgather": 0.5, "reducescatter": 0.5}
 
@@ -146,41 +149,24 @@ def loads_of(
     """
     layout = placement.layout
     parts = parts_of(model, layout)
-    # Every message that stays in a server: all GPUs are near.
-    links = Links.of_server(server, 1.0)
-    near = replace(links, gpus=layout.gpus)
+    near = near_links(server)
     far = _far_groups(placement) if far is None else far
-    shape = (len(PassKind), len(parts))
-    seconds = np.zeros(shape)
-    volumes = {group: np.zeros(shape) for group in ("tensor", "inputs", "context", "expert")}
-    crossing = _crossing(model, placement) if implementation.forwarded_tokens else 1.0
-
-    def add(index: int, one: PassSeconds, messages: Iterable[Communication], count: float) -> None:
-        seconds[:, index] += count * np.array([one.forward, one.backward, one.weight])
-        for message in messages:
-            if message.group in far and message.when in _ROWS:
-                what = "inputs" if message.when == "weight" else message.group
-                row = _ROWS[message.when]
-                times = count * crossing if message.group == "expert" else count
-                volumes[what][row, index] += times * _whole(message, layout.tensor)
-
+    known = _columns(
+        model, layout.of_layers, rates, server, implementation, frozenset(far), sequence
+    )
+    scales = scale_seconds(layout, Links.of_server(server, 1.0), implementation)
     alike = alike_parts(model, layout)
-    for index, part in enumerate(parts):
-        if alike[index] != index:
-            continue
-        for layer, count in part.kinds(model):
-            one = layer_seconds(
-                model, layer, layout, rates, near, implementation, frozenset(far), sequence=sequence
-            )
-            messages = layer_communications(model, layer, layout, implementation, sequence=sequence)
-            add(index, one, messages, count)
-        costs, messages = _ends(model, part, placement, implementation, sequence)
-        inside = [message for message in messages if message.group not in far]
-        add(index, part_seconds(costs, inside, layout, implementation, rates, near), messages, 1)
-        add(index, shard_seconds(model, part, layout, rates, implementation), (), 1)
-        add(index, scale_seconds(layout, links, implementation), (), 1)
-    for table in (seconds, *volumes.values()):
-        table[:] = table[:, alike]
+    columns: dict[int, FloatArray] = {}
+    for index in set(alike):
+        part = parts[index]
+        column = known.part(part)
+        for one in (shard_seconds(model, part, layout, rates, implementation), scales):
+            column[0] += (one.forward, one.backward, one.weight)
+        columns[index] = column
+    table = np.stack([columns[index] for index in alike], axis=2)
+    seconds, volumes = table[0], dict(zip(_VOLUMES, table[1:], strict=True))
+    if implementation.forwarded_tokens:
+        volumes["expert"] *= _crossing(model, placement)
     if layout.schedule not in SPLIT:
         for both in (seconds, volumes["inputs"]):
             both[PassKind.BACKWARD] += both[PassKind.WEIGHT]
@@ -188,11 +174,8 @@ def loads_of(
     for carried in volumes.values():
         carried /= near.inter_efficiency
     each = layout.tensor / near.inter_efficiency
-    counts = [
-        weights.times(each / implementation.bucketing)
-        for weights in all_part_weights(model, layout)
-    ]
     gradient = float(implementation.gradient_bytes)
+    gradients, weights = _shared_bytes(model, layout.of_weights, implementation, each)
     tied = layout.ties(model.tied)
     return Loads(
         seconds=seconds,
@@ -206,8 +189,8 @@ def loads_of(
         input_bytes=volumes["inputs"],
         context_bytes=volumes["context"],
         expert_bytes=volumes["expert"],
-        gradients=tuple(count.times(gradient) for count in counts),
-        weights=tuple(count.times(weight_bytes(model, implementation)) for count in counts),
+        gradients=gradients,
+        weights=weights,
         tied_bytes=gradient * model.vocabulary * model.hidden / near.inter_efficiency * tied,
         update_s=optimizer_seconds(model, layout, rates, implementation)
         + implementation.iteration_s,
@@ -217,22 +200,104 @@ def loads_of(
     )
 
 
-def _ends(
+@lru_cache(maxsize=256)
+def _shared_bytes(
+    model: Transformer, layout: Layout, implementation: Implementation, each: float
+) -> tuple[tuple[WeightCount, ...], tuple[WeightCount, ...]]:
+    """Return the bytes of each part's gradients and weights, ``each`` times those of a GPU."""
+    counts = [
+        weights.times(each / implementation.bucketing)
+        for weights in all_part_weights(model, layout)
+    ]
+    gradient = float(implementation.gradient_bytes)
+    weight = weight_bytes(model, implementation)
+    return tuple(one.times(gradient) for one in counts), tuple(one.times(weight) for one in counts)
+
+
+class _Columns:
+    """What layers and ends of a model ask for under layouts whose layers are alike.
+
+    A column has a row of seconds, and one of bytes for each of `_VOLUMES`; of each kind of pass.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        layout: Layout,
+        rates: GpuRates,
+        server: Server,
+        implementation: Implementation,
+        far: frozenset[str],
+        sequence: int | None,
+    ) -> None:
+        self.model, self.layout, self.rates, self.near = model, layout, rates, near_links(server)
+        self.implementation, self.far, self.sequence = implementation, far, sequence
+        self.known: dict[object, FloatArray] = {}
+
+    def part(self, part: Part) -> FloatArray:
+        """Return the column of a part, less what depends on more of the layout."""
+        kinds = part.kinds(self.model)
+        key = (kinds, part.embedding, part.head)
+        found = self.known.get(key)
+        if found is None:
+            found = np.zeros((1 + len(_VOLUMES), len(PassKind)))
+            if part.embedding or part.head:
+                found = self._ends(part)
+            for layer, count in kinds:
+                found = found + count * self._layer(layer)
+            self.known[key] = found
+        return found.copy()
+
+    def _layer(self, layer: int) -> FloatArray:
+        found = self.known.get(layer)
+        if found is None:
+            model, layout, implementation = self.model, self.layout, self.implementation
+            one = layer_seconds(
+                model, layer, layout, self.rates, self.near, implementation, self.far,
+                sequence=self.sequence,
+            )  # fmt: skip
+            messages = layer_communications(
+                model, layer, layout, implementation, sequence=self.sequence
+            )
+            found = self.known[layer] = self._column(one, messages)
+        return found
+
+    def _ends(self, part: Part) -> FloatArray:
+        """Costs and messages of embedding and head, where a part has them."""
+        model, layout, implementation = self.model, self.layout, self.implementation
+        costs = PassCosts()
+        if part.embedding:
+            costs += embedding_costs(model, layout, implementation, sequence=self.sequence)
+        if part.head:
+            costs += head_costs(model, layout, implementation, sequence=self.sequence)
+        messages = end_communications(model, part, layout, sequence=self.sequence)
+        inside = [message for message in messages if message.group not in self.far]
+        one = part_seconds(costs, inside, layout, implementation, self.rates, self.near)
+        return self._column(one, messages)
+
+    def _column(self, one: PassSeconds, messages: Iterable[Communication]) -> FloatArray:
+        found = np.zeros((1 + len(_VOLUMES), len(PassKind)))
+        found[0] = one.forward, one.backward, one.weight
+        for message in messages:
+            if message.group in self.far and message.when in _ROWS:
+                what = "inputs" if message.when == "weight" else message.group
+                row = 1 + _VOLUMES.index(what)
+                found[row, _ROWS[message.when]] += _whole(message, self.layout.tensor)
+        return found
+
+
+@lru_cache(maxsize=256)
+def _columns(
     model: Transformer,
-    part: Part,
-    placement: Placement,
+    layout: Layout,
+    rates: GpuRates,
+    server: Server,
     implementation: Implementation,
+    far: frozenset[str],
     sequence: int | None,
-) -> tuple[PassCosts, tuple[Communication, ...]]:
-    """Costs and messages of embedding and head, where a part has them."""
-    layout = placement.layout
-    costs = PassCosts()
-    if part.embedding:
-        costs += embedding_costs(model, layout, implementation, sequence=sequence)
-    if part.head:
-        costs += head_costs(model, layout, implementation, sequence=sequence)
-    messages = end_communications(model, part, layout, sequence=sequence)
-    return costs, messages
+) -> _Columns:
+    """Return what was worked out before, or is to be."""
+    return _Columns(model, layout, rates, server, implementation, far, sequence)
 
 
 def _far_groups(placement: Placement) -> set[str]:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.schedules import PassKind, PipelineSchedule, schedule_of
+from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.shares import (
     arriving_tokens,
     gathered_width,
@@ -217,6 +217,14 @@ def part_activations(
     return kept
 
 
+@lru_cache(maxsize=256)
+def _known_activations(
+    model: Transformer, layout: Layout, implementation: Implementation, sequence: int | None
+) -> dict[object, float]:
+    """Return where the bytes of parts are kept that are asked for again under other schedules."""
+    return {}
+
+
 def _again(one: LayerActivations, layout: Layout, implementation: Implementation) -> float:
     """Return the bytes of a layer that selective recomputation does not keep."""
     if layout.recompute != "selective":
@@ -240,12 +248,9 @@ def peak_held(schedule: PipelineSchedule, held: FloatArray) -> FloatArray:
     -------
     float64 array, shape (stages,)
     """
-    kind, chunk = schedule.passes[:, :, 0], schedule.passes[:, :, 1]
-    size = held[schedule.parts[np.arange(schedule.stages)[:, None], chunk]]
-    last = PassKind.WEIGHT if schedule.split_backward else PassKind.BACKWARD
-    change = np.where(kind == PassKind.FORWARD, size, 0.0)
-    change[:, 1:] -= np.where(kind[:, :-1] == last, size[:, :-1], 0.0)
-    return np.asarray(np.cumsum(change, axis=1).max(axis=1), dtype=np.float64)
+    own = held[schedule.parts]
+    sums = np.einsum("src,sc->sr", schedule.most_held, own)
+    return np.asarray(sums.max(axis=1), dtype=np.float64)
 
 
 def state_bytes(
@@ -305,10 +310,14 @@ def memory_use(
     parts = parts_of(model, layout)
     order = schedule if schedule is not None else schedule_of(layout, global_batch)
     alike = alike_parts(model, layout)
-    kept = {
-        first: part_activations(model, parts[first], layout, implementation, sequence=sequence)
-        for first in set(alike)
-    }
+    known = _known_activations(model, layout.of_layers, implementation, sequence)
+    kept = {}
+    for first in set(alike):
+        part = parts[first]
+        key = (part.kinds(model), part.embedding, part.head)
+        if key not in known:
+            known[key] = part_activations(model, part, layout, implementation, sequence=sequence)
+        kept[first] = known[key]
     activations = peak_held(order, np.array([kept[first] for first in alike]))
     found = []
     rooms: dict[tuple[int, ...], float] = {}

@@ -1,13 +1,14 @@
 """Which rank of a layout sits on which server: axes in an order, servers filled one by one."""
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.hashed_once import hashed_once
 from parallelism.taskgraph import Group
 from parallelism.transformers.layout import Layout
 
@@ -17,6 +18,7 @@ AxisOrder = tuple[str, str, str]
 """Of the axes, from the innermost."""
 
 
+@hashed_once
 @dataclass(frozen=True)
 class Placement:
     """Ranks of a layout on servers.
@@ -66,10 +68,8 @@ class Placement:
     def of_degrees(self) -> "Placement":
         """The same of a layout that has nothing but its degrees, which say where ranks are."""
         of = self.layout
-        alike = Layout(
-            of.tensor, of.context, of.data, of.pipeline, of.expert, expert_tensor=of.expert_tensor
-        )
-        return replace(self, layout=alike)
+        degrees = of.tensor, of.context, of.data, of.pipeline, of.expert, of.expert_tensor
+        return _of_degrees(*degrees, self.gpus_per_server, self.order)
 
     @property
     def servers(self) -> int:
@@ -120,6 +120,22 @@ class Placement:
         layout = self.layout
         flat = self.rank.transpose(1, 0, 2).reshape(layout.data * layout.context, layout.pipeline)
         return flat.reshape(-1, layout.expert_ranks, layout.pipeline)
+
+
+@lru_cache(maxsize=1024)
+def _of_degrees(
+    tensor: int,
+    context: int,
+    data: int,
+    pipeline: int,
+    expert: int,
+    expert_tensor: int | None,
+    gpus_per_server: int,
+    order: AxisOrder,
+) -> Placement:
+    """Return one placement for all of these degrees, which keeps what was worked out for it."""
+    layout = Layout(tensor, context, data, pipeline, expert, expert_tensor=expert_tensor)
+    return Placement(layout, gpus_per_server, order)
 
 
 def axis_orders(layout: Layout, axes: AxisOrder = AXES) -> list[AxisOrder]:

@@ -26,6 +26,7 @@ from parallelism.transformers.layout import (
 )
 
 IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
 
 
 class PassKind(IntEnum):
@@ -70,22 +71,42 @@ class PipelineSchedule:
         """Passes of each rank."""
         return int(self.passes.shape[1])
 
-    def in_flight(self) -> IntArray:
-        """Return the most (chunk, microbatch) pairs whose activations each rank holds at once.
+    @cached_property
+    def most_held(self) -> FloatArray:
+        """Microbatches of each chunk whose activations a rank holds at once, where most are.
 
         Activations live from the start of a forward pass to the end of the backward pass, or,
-        where it is split, of the weight pass.
+        where it is split, of the weight pass. Shape (stages, rows, chunks): whatever the chunks
+        take, a rank holds most in one of its rows. Unused rows are zero.
+        """
+        kind, chunk = self.passes[:, :, 0], self.passes[:, :, 1]
+        last = PassKind.WEIGHT if self.split_backward else PassKind.BACKWARD
+        of = chunk[:, :, None] == np.arange(self.chunks)
+        ended = (kind == last)[:, :-1, None] & of[:, :-1]
+        change = ((kind == PassKind.FORWARD)[:, :, None] & of).astype(np.int64)
+        change[:, 1:] -= ended
+        held = np.cumsum(change, axis=1)
+        rows = [_outermost(np.unique(own, axis=0)) for own in held]
+        found = np.zeros((self.stages, max(map(len, rows)), self.chunks))
+        for stage, own in enumerate(rows):
+            found[stage, : len(own)] = own
+        return found
+
+    def in_flight(self) -> IntArray:
+        """Return the most (chunk, microbatch) pairs whose activations each rank holds at once.
 
         Returns
         -------
         int64 array, shape (stages,)
             In parts of a rank's model: divide by ``chunks`` for whole microbatches.
         """
-        kind = self.passes[:, :, 0]
-        last = PassKind.WEIGHT if self.split_backward else PassKind.BACKWARD
-        change = (kind == PassKind.FORWARD).astype(np.int64)
-        change[:, 1:] -= kind[:, :-1] == last
-        return np.asarray(np.cumsum(change, axis=1).max(axis=1), dtype=np.int64)
+        return np.asarray(self.most_held.sum(axis=2).max(axis=1), dtype=np.int64)
+
+
+def _outermost(rows: IntArray) -> IntArray:
+    """Return the rows of which no other is at least as large everywhere."""
+    covered = (rows[None, :, :] >= rows[:, None, :]).all(axis=2)
+    return np.asarray(rows[covered.sum(axis=1) == 1], dtype=np.int64)
 
 
 @lru_cache(maxsize=512)

@@ -2,7 +2,7 @@
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.iteration import layer_seconds
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import Links
+from parallelism.transformers.links import near_links
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
@@ -250,7 +250,7 @@ def passes_bound(family: LayoutFamily, layout: Layout, schedule: PipelineSchedul
         `layout_bound`, and worked out once for all layouts whose layers are alike.
     """
     far = {"context", "expert"} | ({"tensor"} if layout.tensor > family.server.gpus else set())
-    near = replace(Links.of_server(family.server, 1.0), gpus=layout.gpus)
+    near = near_links(family.server)
     model, once = family.model, family.implementation.iteration_s
     whole = 0.0
     for layer, count in layer_kinds(model, 0, model.layers):
