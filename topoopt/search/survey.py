@@ -16,10 +16,13 @@ from topoopt.problem.job import Cluster
 
 # Estimates are off by less than this factor, so layouts with higher bounds are not worth one.
 _HOPEFUL = 1.3
-# Of pipeline schedules whose estimates are off by different factors, the most that these differ by.
+# Of kinds of pipelines whose estimates are off by different factors, the most that these differ by.
 _RIVAL = 1.5
+_KINDS: dict[str, Callable[[Layout], object]] = {
+    "schedule": lambda layout: layout.schedule, "depth": lambda layout: layout.pipeline
+}  # fmt: skip
 # By what layouts to simulate are chosen, in turn.
-_TURNS = ("estimate", "estimate", "schedule", "bound", "estimate", "estimate", "bound")
+_TURNS = ("estimate", "estimate", "schedule", "bound", "estimate", "depth", "estimate", "bound")
 
 
 @dataclass(frozen=True)
@@ -134,9 +137,10 @@ def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
     Returns
     -------
     list of Candidate
-        Of seven in turn four of the best estimates, two of the least bounds, because estimates are
-        of one placement, and the best estimate of the pipeline schedule that has the fewest so
-        far, because what estimates leave out differs between schedules. Layouts that differ only
+        Of eight in turn four of the best estimates, two of the least bounds, because estimates are
+        of one placement, and the best estimate of the pipeline schedule, and of the number of
+        stages, that has the fewest so far, because what estimates leave out differs between
+        these. Layouts that differ only
         in that they split a microbatch by sequence rather than by sample come after all others.
         The first of more layouts are those of fewer.
     """
@@ -155,20 +159,20 @@ def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
         i for i in by_estimate if candidates[i].estimate_s <= _RIVAL * candidates[0].estimate_s
     ]
     chosen: dict[int, None] = {}
-    schedules = Counter[str]()  # of those chosen by estimate
+    rare = {"schedule": Counter[object](), "depth": Counter[object]()}
     for turn in cycle(_TURNS):
         if len(chosen) == min(count, len(candidates)):
             break
-        if turn == "schedule":
+        if turn in rare:
             others = [i for i in rivals if i not in chosen]
-            following = min(
-                others, key=lambda i: schedules[candidates[i].layout.schedule], default=None
-            )
+            counted, of = rare[turn], _KINDS[turn]
+            following = min(others, key=lambda i: counted[of(candidates[i].layout)], default=None)
         else:
             following = next(bounds if turn == "bound" else estimates, None)
         if following is not None:
             chosen[following] = None
-            schedules[candidates[following].layout.schedule] += turn != "bound"
+            for kind, counted in rare.items():
+                counted[_KINDS[kind](candidates[following].layout)] += turn != "bound"
     return [candidates[i] for i in chosen]
 
 

@@ -1,0 +1,117 @@
+"""Layers of the parts of a pipeline: least busy stages by brute force, weights of the ends."""
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pipeline_parts import stage_of
+from small_transformers import GPT3_175B, LLAMA3_8B
+
+from parallelism.accelerators import get_accelerator
+from parallelism.device import Server
+from parallelism.transformers.balance import ends_in_layers
+from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.gpu import rates_of
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.iteration import all_part_seconds, iteration_time
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.links import links_of
+from parallelism.transformers.presets import get_transformer
+from parallelism.transformers.stage_maps import (
+    balanced_layers,
+    busiest,
+    even_layers,
+    usual_maps,
+)
+
+SERVER = Server(get_accelerator("h100"), 8, 150e9)
+
+
+def every_map(layers, parts):
+    """All maps with a layer in every part but the last, which may have none."""
+    for cut in itertools.combinations(range(layers + 1), parts - 1):
+        counts = [b - a for a, b in itertools.pairwise((0, *cut, layers))]
+        if all(counts[:-1]):
+            yield tuple(counts)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.sampled_from([("1f1b", 1), ("interleaved", 2), ("interleaved", 3), ("zero-bubble-v", 2)]),
+    st.integers(2, 3), st.integers(1, 9), st.integers(0, 4), st.integers(0, 24),
+)  # fmt: skip
+def test_no_map_has_a_lesser_busiest_stage(kind, stages, layers, first, last) -> None:
+    name, chunks = kind
+    of = tuple(stage_of(name, stages, part) for part in range(stages * chunks))
+    ends = (first / 4, last / 4)
+    maps = list(every_map(layers, len(of)))
+    found = balanced_layers(layers, of, ends)
+    if layers < len(of) - 1:
+        assert found is None
+        return
+    assert found in maps
+    assert busiest(found, of, ends) == min(busiest(one, of, ends) for one in maps)
+
+
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_even_maps_spare_the_ends(layers, parts) -> None:
+    found = even_layers(layers, parts)
+    assert sum(found) == layers
+    assert max(found) - min(found) <= 1
+    assert found[0] <= found[len(found) // 2]
+    assert found[-1] <= found[len(found) // 2]
+
+
+def test_maps_that_are_looked_at() -> None:
+    four = (0, 1, 2, 3)
+    assert list(usual_maps(8, four, (0.0, 0.0), folded=False)) == [()]
+    assert list(usual_maps(8, four, (0.0, 2.0), folded=False)) == [(), (2, 3, 3, 0)]
+    # Fewer layers than parts leave the last one the head alone.
+    assert list(usual_maps(3, four, (0.0, 2.0), folded=False)) == [(1, 1, 1, 0)]
+    assert list(usual_maps(2, four, (0.0, 2.0), folded=False)) == []
+    folded = (0, 1, 1, 0)
+    assert list(usual_maps(8, folded, (0.0, 2.0), folded=True)) == [(2, 2, 3, 1)]
+    assert list(usual_maps(8, folded, (0.0, 0.0), folded=True)) == [()]
+
+
+@pytest.mark.parametrize("layout", [Layout(), Layout(tensor=8, microbatch=2, recompute="full")])
+def test_ends_weigh_what_their_parts_take(layout) -> None:
+    model, links = get_transformer("llama3-8b"), links_of("h100", 8, 50e9)
+    rates, software = rates_of("h100"), Implementation()
+    alone = Layout(tensor=layout.tensor, pipeline=3, microbatch=layout.microbatch,
+                   recompute=layout.recompute, stage_layers=(0, 32, 0))  # fmt: skip
+    first, layers, last = all_part_seconds(model, alone, rates, links, software)
+    one = (layers.forward + layers.backward + layers.weight) / 32
+    ends = ends_in_layers(model, layout, rates, SERVER, software)
+    for weight, part in zip(ends, (first, last), strict=True):
+        seconds = part.forward + part.backward + part.weight
+        assert weight == pytest.approx(seconds / one, abs=0.13)
+    assert ends[1] > 1.0
+
+
+def test_a_large_head_leaves_its_stage_fewer_layers() -> None:
+    """The balanced map of Llama 3 8B shortens the iteration; GPT-3's small head needs none."""
+
+    def ends(layout):
+        return ends_in_layers(LLAMA3_8B, layout, rates_of("h100"), SERVER, Implementation())
+
+    chosen = Choices(pipeline=(8,), tensor=(1,), context=(1,), microbatch=(1,),
+                     schedules=("1f1b",), recompute=("none",))  # fmt: skip
+    even, balanced = enumerate_layouts(LLAMA3_8B, 64, 8, 512, 8192, chosen, ends)
+    assert even.stage_layers == ()
+    assert balanced.stage_layers[-1] <= 2
+    links = links_of("h100", 8, 50e9)
+    times = [
+        iteration_time(LLAMA3_8B, layout, 512, rates_of("h100"), links).seconds
+        for layout in (even, balanced)
+    ]
+    assert times[1] < 0.85 * times[0]
+    assert len(enumerate_layouts(GPT3_175B, 64, 8, 512, 2048, chosen)) == 1
+
+
+def test_asked_maps_are_the_only_ones() -> None:
+    asked = Choices(stage_layers=(9, 9, 9, 5), schedules=("1f1b", "zero-bubble-v"))
+    found = enumerate_layouts(LLAMA3_8B, 64, 8, 512, 8192, asked, lambda _: (0.0, 2.0))
+    assert {layout.stage_layers for layout in found} == {(9, 9, 9, 5)}
+    assert {layout.schedule for layout in found} == {"1f1b", "zero-bubble-v"}
