@@ -266,7 +266,7 @@ class Transformer:
         that both read (1, only if ``parallel``), or before and after each of them (4).
     parallel : bool
         Attention and feed-forward part both read the layer's input (GPT-NeoX, Falcon) rather
-        than one after the other.
+        than one after the other; a tensor group sums their outputs at once.
     positions : int
         Learned position vectors (0: rotary or none).
     tied : bool

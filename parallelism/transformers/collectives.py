@@ -14,6 +14,7 @@ from parallelism.transformers.shares import (
     gathered_width,
     kv_heads_of,
     split_tokens,
+    sums_once,
     tokens_of,
 )
 from parallelism.transformers.stages import Part, all_part_weights, parts_of
@@ -88,11 +89,14 @@ def layer_communications(
     Tensor parallelism sums the outputs of attention and of the feed-forward part: an AllReduce
     each, forward and backward (Shoeybi et al., 2019); with sequence parallelism an AllGather
     before and a ReduceScatter after, and another AllGather of the input for gradients of weights
-    (Korthikanti et al., 2022, section 4.2.2). What attention gathers, and whose gradients it sums,
-    are latent vectors where there are some (`shares.gathered_width`). Context parallelism passes
-    keys and values around a ring, and in the backward pass their gradients as well. Experts get
-    each token's copies by all-to-all and give them back; the busiest rank counts, with its
-    ``load_imbalance``. With both, the tensor ranks that split an expert gather what arrived.
+    (Korthikanti et al., 2022, section 4.2.2). Of parallel parts one of each serves both
+    (`shares.sums_once`), be the feed-forward part dense or that of shared experts; what routed
+    experts get and give back is no share of a sum over the tensor group. What attention gathers,
+    and whose gradients it sums, are latent vectors where there are some (`shares.gathered_width`).
+    Context parallelism passes keys and values around a ring, and in the backward pass their
+    gradients as well. Experts get each token's copies by all-to-all and give them back; the
+    busiest rank counts, with its ``load_imbalance``. With both, the tensor ranks that split an
+    expert gather what arrived.
     """
     return _layer_communications(model, layer, layout.of_layers, implementation, sequence)
 
@@ -123,9 +127,12 @@ def _layer_pass(
     tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
     experts = model.experts if model.has_experts(layer) else None
     whole = element * tokens * model.hidden
+    dense = experts is None or experts.shared > 0
+    together = dense and sums_once(model)
     # Bytes of what a group of ranks reads and of what it returns.
-    blocks = [(element * tokens * gathered_width(model), whole, layout.tensor, False)]
-    if experts is None or experts.shared:
+    read = element * tokens * gathered_width(model, together=together)
+    blocks = [(read, whole, layout.tensor, False)]
+    if dense and not together:
         blocks.append((whole, whole, layout.tensor, False))
     if experts is not None:
         share = layout.expert_split / layout.tensor

@@ -25,7 +25,7 @@ from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.published import published_layouts
 from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
-from parallelism.transformers.shares import check_layout, shares_out, tokens_of
+from parallelism.transformers.shares import check_layout, shares_out, sums_once, tokens_of
 from parallelism.transformers.sizes import REDUCED_FROM, expected_bytes, expected_tasks
 from parallelism.transformers.stage_maps import Ends
 
@@ -367,6 +367,11 @@ class LayoutFamily:
             found.append(
                 "products inside layers are in FP8, at a share of its peak of "
                 f"{self.rates.fp8_efficiency:g}"
+            )
+        if sums_once(self.model) and placement.layout.tensor > 1:
+            found.append(
+                "attention and feed-forward part of a layer are parallel: a tensor group sums "
+                "their outputs together, and the gradients of their inputs"
             )
         if self.memory_reserve:
             found.append(f"{self.memory_reserve:.0%} of each GPU's memory is left free")

@@ -113,11 +113,12 @@ def layer_activations(
     this is equations 1 to 4 of Korthikanti et al. (2022): ``s b h (10 + 24 / t + 5 a s / h t)``
     bytes with tensor parallelism, ``s b h / t (34 + 5 a s / h)`` with sequence parallelism as
     well. Kept are: inputs of norms, of projections and of the nonlinearity; queries, keys,
-    values; scores after softmax and after dropout; a byte an element of dropout masks. Gated
-    layers keep both inputs of the product and the product. A layer with experts keeps its
-    router's scores, tokens as they arrive, and expert outputs before they are weighted (which
-    forwarding weighs and sums on the experts' server, so that none is kept). In FP8 training the
-    inputs of products are kept as they were cast, one byte an element.
+    values; scores after softmax and after dropout; a byte an element of dropout masks. Where
+    attention and feed-forward part are parallel, one input serves the norms before both, and, of
+    one norm, its output both parts. Gated layers keep both inputs of the product and the product.
+    A layer with experts keeps its router's scores, tokens as they arrive, and expert outputs before
+    they are weighted (which forwarding weighs and sums on the experts' server, so that none is
+    kept). In FP8 training the inputs of products are kept as they were cast, one byte an element.
     """
     return _layer_activations(model, layer, layout.of_layers, implementation, sequence)
 
@@ -143,14 +144,16 @@ def _layer_activations(
         kept = 2 * element + 1 if implementation.dropout else element
         core = kept * batched * rows * length
     masks = 2 * own * hidden if implementation.dropout else 0.0
-    # Inputs of norms, and of attention and feed-forward part, which one norm serves alike.
-    inputs = model.layer_norms + (1 if model.layer_norms == 1 else 2)
+    # Inputs of norms, of which those before parallel parts read the same one, and of attention and
+    # feed-forward part, which one norm serves alike.
+    norms = model.layer_norms - (model.parallel and model.layer_norms > 1)
+    products = 0 if "norms" in layout.modules else min(model.layer_norms, 2)
     # An input of a product, which its weights' gradient needs again.
     cast = 1.0 if implementation.precision == "fp8" else element
-    products = 0 if "norms" in layout.modules else inputs - model.layer_norms
-    rest = (model.layer_norms * element + products * cast) * own * hidden + masks
+    rest = (norms * element + products * cast) * own * hidden + masks
     if implementation.gathered_inputs and products:
-        rest += cast * (tokens - own) * ((products - 1) * hidden + gathered_width(model))
+        gathered = (products - 1) * hidden + gathered_width(model, together=products == 1)
+        rest += cast * (tokens - own) * gathered
     rest += model.layer_norms * implementation.norm_bytes * own * hidden
     rest += element * tokens * attention.value_width / tensor
     if cast != element:  # fused attention needs its output as it was

@@ -94,17 +94,29 @@ def kv_heads_of(attention: Attention, layout: Layout) -> int:
     return max(1, ceil(attention.kv_heads / layout.tensor))
 
 
-def gathered_width(model: Transformer) -> int:
+def sums_once(model: Transformer) -> bool:
+    """Whether the outputs of attention and feed-forward part are summed over ranks together.
+
+    Parallel parts need no sum of their own (Wang and Komatsuzaki, Mesh-Transformer-JAX, 2021,
+    ``layers.py``): each rank adds its share of both outputs, and the gradients of the one input.
+    Norms after the parts each need their whole output first.
+    """
+    return model.parallel and model.layer_norms < 4
+
+
+def gathered_width(model: Transformer, *, together: bool = False) -> int:
     """Return the elements of a token that a tensor group gathers for the heads of a layer.
 
     That is its input; of latent attention the latent vectors and the rotary part of the key, which
     each rank makes of its own tokens (Megatron-Core, ``multi_latent_attention.py``), and beside
-    them the input only where queries are projected from it in one step.
+    them the input only where queries are projected from it in one step, or where it is gathered
+    for heads and feed-forward part ``together``.
     """
     latent = model.attention.latent
     if latent is None:
         return model.hidden
-    return latent.kv_rank + latent.rope_width + (latent.query_rank or model.hidden)
+    inputs = model.hidden if together or not latent.query_rank else 0
+    return latent.kv_rank + latent.rope_width + latent.query_rank + inputs
 
 
 def check_layout(model: Transformer, layout: Layout) -> None:

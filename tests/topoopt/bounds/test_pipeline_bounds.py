@@ -1,6 +1,7 @@
 """Bounds of pipelines never exceed the shortest time over all orders, by brute force."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -122,14 +123,15 @@ CLUSTERS = [to.Cluster(4, 3, "100Gbps"), to.Cluster(4, 3, "1Gbps")]
 JOBS = [
     to.Job(model, global_batch=4, server=SERVER, choices=ALL, implementation=get_stack(stack))
     for model, stack in ((gpt(4, 256, 4, 500), "megatron-core"), (gpt(4, 256, 4, 500), "nemo"),
-                         (MIXTURE, "megatron-core"), (MIXTURE, "deepseek-v3"))
+                         (MIXTURE, "megatron-core"), (MIXTURE, "deepseek-v3"),
+                         (replace(gpt(4, 256, 4, 500), parallel=True), "megatron-core"))
 ]  # fmt: skip
 FAMILIES = [job.family(4) for job in JOBS]
 LAYOUTS = [family.layouts() for family in FAMILIES]
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 3), st.integers(0, 10**6), st.integers(0, 10**6), st.booleans())
+@given(st.integers(0, 4), st.integers(0, 10**6), st.integers(0, 10**6), st.booleans())
 def test_no_order_of_messages_beats_a_layout_s_bounds(which, number, turn, slow) -> None:
     family, layouts = FAMILIES[which], LAYOUTS[which]
     layout = layouts[number % len(layouts)]

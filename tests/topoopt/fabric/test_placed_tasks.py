@@ -1,6 +1,7 @@
 """Placed layouts as task graphs: against plain loops, timelines, and closed forms of bytes."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,11 +60,10 @@ def canonical(tasks: TaskGraph) -> Counter:
     return Counter(rows)
 
 
+MODELS = {"gpt": SMALL, "latent": LATENT, "parallel": replace(SMALL, parallel=True)}
 LAYOUTS = {
-    name: enumerate_layouts(model, 16, 4, 16, model.sequence, ALL)
-    for name, model in (("gpt", SMALL), ("latent", LATENT))
+    name: enumerate_layouts(model, 16, 4, 16, model.sequence, ALL) for name, model in MODELS.items()
 }
-MODELS = {"gpt": SMALL, "latent": LATENT}
 
 
 @settings(max_examples=40, deadline=None)

@@ -53,13 +53,16 @@ ALL = Choices(
 )  # fmt: skip
 FAMILIES = [
     replace(JOB, choices=ALL).family(4),
-    to.Job(LATENT, global_batch=16, server=SERVER, choices=ALL).family(4),
+    *(
+        to.Job(model, global_batch=16, server=SERVER, choices=ALL).family(4)
+        for model in (LATENT, replace(SMALL, parallel=True, layer_norms=1))
+    ),
 ]
 LAYOUTS = [family.layouts() for family in FAMILIES]
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 1), st.integers(0, 10**6), st.integers(0, 5), st.booleans())
+@given(st.integers(0, 2), st.integers(0, 10**6), st.integers(0, 5), st.booleans())
 def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -> None:
     family, layouts = FAMILIES[which], LAYOUTS[which]
     layout = layouts[number % len(layouts)]
