@@ -58,9 +58,12 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
         lines.append(f"--expert-model-parallel-size {layout.expert}")
         lines.append(f"--expert-tensor-parallel-size {_expert_tensor(layout)}")
     if layout.schedule in ("gpipe", *SPLIT) and layout.pipeline > 1:
-        notes.append(f"Megatron-LM has no schedule {layout.schedule!r} and runs 1F1B instead")
+        notes.append(
+            f"Megatron-LM has no schedule {layout.schedule!r} and runs 1F1B instead; "
+            "--pipeline-schedule 1f1b,interleaved,breadth-first plans for what it has"
+        )
         if layout.schedule in FOLDED:
-            notes.append("Megatron-LM has no stages that begin and end a model: layers are even")
+            notes.append("Megatron-LM has no stage with both ends of a model: its layers are even")
             layout = replace(layout, schedule="1f1b", virtual_stages=1, stage_layers=())
     if layout.pipeline > 1 or layout.virtual_stages > 1:
         parts = parts_of(model, layout)

@@ -1,7 +1,7 @@
 """Search over layouts, the places of their ranks, topologies and routings together."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from codesign_base import InfeasibleError
 from parallelism.transformers.family import LayoutFamily
@@ -64,6 +64,15 @@ def _ideal_s(one: Placed) -> float:
     return one.ideal_s
 
 
+def _twins(candidates: Sequence[Candidate]) -> dict[Layout, Candidate]:
+    """Return for layouts those that differ in nothing but the layers of their parts."""
+    found: dict[Layout, list[Candidate]] = {}
+    for each in candidates:
+        found.setdefault(replace(each.layout, stage_layers=()), []).append(each)
+    pairs = [each for each in found.values() if len(each) == 2]
+    return {a.layout: b for one, other in pairs for a, b in ((one, other), (other, one))}
+
+
 def _least_s(pairs: list[Pair[Placement]]) -> float:
     """Return the least time of pairs, infinite if there are none."""
     return min((pair.time for pair in pairs), default=float("inf"))
@@ -104,6 +113,7 @@ class LayoutSearch:
         self.family, self.cluster = problem.family, problem.cluster
         self.placed: list[Placed] = []
         self.skipped: dict[Layout, None] = {}
+        self.twins: dict[Layout, Candidate] = {}
 
     def run(
         self, progress: ProgressCallback | None = None, keeper: Keeper | None = None
@@ -134,6 +144,7 @@ class LayoutSearch:
 
         found = survey(self.family, self.cluster, lambda *at: report("layouts", *at))
         chosen, own = self._chosen(found)
+        self.twins = _twins(found.candidates)
         pairs: list[Pair[Placement]] = []
         wired, unsimulated, interrupted = 0, 0, False
         begin, stages = 0, [own + count for count in _stages(len(chosen) - own)]
@@ -222,7 +233,9 @@ class LayoutSearch:
                 report("placements", done + 1, len(chosen), best)
             known = {one.placement for one in placed}
             fastest = {p.candidate.layout: p.candidate for p in sorted(placed, key=_ideal_s)}
-            for candidate in list(fastest.values())[:_REORDERED]:
+            close = list(fastest.values())[:_REORDERED]
+            twins = [self.twins.get(candidate.layout) for candidate in close]
+            for candidate in [*close, *(twin for twin in twins if twin is not None)]:
                 for other in self.family.placements(candidate.layout):
                     if other not in known and self._takes(other) <= most:
                         known.add(other)

@@ -284,6 +284,25 @@ def test_schedules_that_megatron_lacks_are_said(schedule):
     assert any(schedule in note for note in megatron(plan, *question_of(plan))[1])
 
 
+def test_folded_pipelines_are_torchtitan_s():
+    plan = with_layout(
+        pipelined_plan(), schedule="zero-bubble-v", virtual_stages=2, stage_layers=(2, 3, 2, 1)
+    )
+    job, layout = question_of(plan)
+    assert job.model.layers == 8
+    split = tomllib.loads("\n".join(torchtitan(plan, job, layout)[0]))["parallelism"]
+    assert split["pipeline_parallel_schedule"] == "ZBVZeroBubble"
+    parts = split["module_fqns_per_model_part"]
+    assert [len([m for m in part if m.startswith("layers.")]) for part in parts] == [2, 3, 2, 1]
+    # Megatron-LM has one part a stage, of as many layers.
+    lines, notes = megatron(plan, job, layout)
+    assert not {"--pipeline-model-parallel-layout", "--num-virtual-stages-per-pipeline-rank"} & set(
+        options(lines)
+    )
+    assert any("1f1b,interleaved,breadth-first" in note for note in notes)
+    assert any("layers are even" in note for note in notes)
+
+
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 def test_torchtitan_gets_the_layout(zero):
     plan = with_layout(pipelined_plan(), zero=zero)
