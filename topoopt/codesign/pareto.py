@@ -190,7 +190,9 @@ class Exploration:
                 horizontalalignment="right" if last else "left", verticalalignment="top",
             )  # fmt: skip
         axes.set(xlabel="cost [US dollars]", ylabel="time a sample [us]", title=self.model)
-        axes.set_xscale("log")
+        # What costs nothing, such as the network of one server, has no place on a log scale.
+        if all(design.point.cost_usd > 0 for design in self.designs):
+            axes.set_xscale("log")
         axes.set_ylim(bottom=0.0)
         axes.legend()
         return axes
