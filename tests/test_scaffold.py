@@ -220,7 +220,7 @@ def test_modules_are_imported_inside_functions_for_their_weight_only():
     late = {
         (name, imported)
         for name in SOURCES
-        if not name.startswith(COMMANDS)
+        if not f"{name}.".startswith(COMMANDS)
         for inside, imported in executed_imports(name)
         if inside and imported in SOURCES
     }

@@ -12,7 +12,7 @@ from small_plans import shared_plan
 import topoopt as to
 from parallelism.model_file import load_model
 from topoopt.base.interrupts import interrupts_between_steps
-from topoopt.cli.app import main
+from topoopt.cli import main
 from topoopt.problem.options import SearchOptions
 
 
@@ -60,6 +60,40 @@ def test_interrupting_before_any_plan_has_status_130(workplace, monkeypatch, cap
         main()
     assert stopped.value.code == 130
     assert "interrupted: there is no result yet" in capsys.readouterr().err
+
+
+INTERRUPTED_BY = """
+import signal, sys
+class Interrupts:
+    def find_spec(self, name, path, target=None):
+        if name == "{module}":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+from topoopt.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "topoopt.cli.plan_command"])
+def test_interrupting_while_modules_load_is_one_line(module):
+    script = INTERRUPTED_BY.format(module=module)
+    ended = subprocess.run(
+        [sys.executable, "-c", script, "models"], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 130
+    assert (ended.stdout, ended.stderr.count("\n")) == ("", 1)
+    assert ended.stderr.startswith("interrupted: there is no result yet")
+
+
+def test_interrupting_before_the_command_line_is_read_is_one_line(monkeypatch, capsys):
+    def stop(**options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("topoopt.cli.app.app", stop)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_an_interrupt_says_what_was_written(workplace, monkeypatch, capsys):
