@@ -7,11 +7,12 @@ import time
 
 import pytest
 from cli_runs import FAST
-from small_plans import shared_plan
+from small_plans import shared_plan, small_dlrm
 
 import topoopt as to
 from parallelism.model_file import load_model
 from topoopt.base.interrupts import interrupts_between_steps
+from topoopt.bounds.gap import plan_bounds
 from topoopt.cli import main
 from topoopt.problem.options import SearchOptions
 
@@ -140,6 +141,27 @@ def test_interrupted_kernels_and_lack_of_memory_are_one_sentence(workplace, monk
     assert status == 2 and message.startswith("error: not enough memory (Unable to allocate 7 TiB)")
 
 
+def test_a_second_interrupt_does_not_wait_for_the_bounds(monkeypatch):
+    reached = []
+
+    def interrupted_bounds(*arguments, **options):
+        reached.append("before")
+        signal.raise_signal(signal.SIGINT)
+        reached.append("after")
+        return plan_bounds(*arguments, **options)
+
+    def press(report):
+        if report.stage == "search" and not reached:
+            reached.append("search")
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("topoopt.codesign.once.plan_bounds", interrupted_bounds)
+    job, cluster = to.Job(small_dlrm()), to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    with pytest.raises(KeyboardInterrupt):
+        to.co_optimize(job, cluster, SearchOptions(steps=12), baselines=(), progress=press)
+    assert reached == ["search", "before"]
+
+
 def test_interrupts_wait_for_the_next_report_and_a_second_does_not():
     reports = []
     with interrupts_between_steps(reports.append) as report:
@@ -147,6 +169,9 @@ def test_interrupts_wait_for_the_next_report_and_a_second_does_not():
         with pytest.raises(KeyboardInterrupt):
             report("first")
         report("second")
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    with interrupts_between_steps(reports.append):
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
