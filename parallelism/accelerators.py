@@ -76,7 +76,7 @@ class Accelerator:
             "fp16": self.fp16_flops,
             "fp8": self.fp8_flops,
         }
-        if precision not in peaks:
+        if precision not in list(peaks):
             raise InputError(f"unknown precision {precision!r}; choose one of {list(peaks)}")
         if peaks[precision] == 0.0:
             known = ", ".join(name for name, peak in peaks.items() if peak)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind, is_number, told
 from parallelism.accelerators import Accelerator, Precision, get_accelerator
 from parallelism.graph import Mode, ModelGraph, Operator
 
@@ -54,10 +55,10 @@ class Server:
         if self.gpus > MOST_GPUS:
             raise InputError(f"server: gpus is {self.gpus}; give at most {MOST_GPUS}")
         rate = self.intra_bandwidth
-        if isinstance(rate, str) or not 0 < rate < float("inf"):
+        if not (is_number(rate) and 0 < rate < float("inf")):
             raise InputError(
-                f"server: intra_bandwidth is {rate!r}; give a positive number of bytes/s, such as "
-                "25e9"
+                f"server: intra_bandwidth is {told(rate)}; give a positive number of bytes/s, "
+                "such as 25e9"
             )
 
     @property
@@ -209,16 +210,16 @@ class RooflineModel:
     precision: Precision | None = None
 
     def __post_init__(self) -> None:
+        check_kind("roofline: server", self.server, Server, "a topoopt.Server")
         for name in ("efficiency", "memory_efficiency"):
             value = getattr(self, name)
-            if not 0 < value <= 1:
+            if not (is_number(value) and 0 < value <= 1):
                 raise InputError(
-                    f"roofline: {name} is {value}; give a fraction above 0 and at most 1"
+                    f"roofline: {name} is {told(value)}; give a fraction above 0 and at most 1"
                 )
-        if not 0 <= self.launch_overhead < float("inf"):
-            raise InputError(
-                f"roofline: launch_overhead is {self.launch_overhead} s; give zero or more"
-            )
+        delay = self.launch_overhead
+        if not (is_number(delay) and 0 <= delay < float("inf")):
+            raise InputError(f"roofline: launch_overhead is {told(delay)} s; give zero or more")
         if self.precision is not None:
             self.server.accelerator.peak_flops(self.precision)
 

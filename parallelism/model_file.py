@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codesign_base import InputError
+from codesign_base.arguments import check_path
 from codesign_base.paths import is_directory
 from parallelism.graph import ModelGraph
 from parallelism.operators.builder import GraphBuilder
@@ -84,6 +85,7 @@ def load_model(path: str | Path) -> ModelGraph:
     >>> load_model(path).parameters
     650
     """
+    check_path("model file", path)
     where = f"model file {str(path)!r}"
     if is_directory(path):
         return _transformer_graph(path)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind
 from parallelism.device import OperatorTime, RooflineModel, Server
 from parallelism.graph import Mode, ModelGraph
 from parallelism.profile_file import (
@@ -70,6 +71,8 @@ class ProfileModel:
     ) -> None:
         if missing not in ("error", "roofline"):
             raise InputError(f"missing is {missing!r}; choose 'error' or 'roofline'")
+        check_kind("profile: server", server, Server | None, "a topoopt.Server")
+        check_kind("profile: roofline", roofline, RooflineModel | None, "a topoopt.RooflineModel")
         self.profile = profile if isinstance(profile, Profile) else load_profile(profile)
         self.server = Server() if server is None else server
         self.missing = missing

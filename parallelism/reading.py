@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codesign_base import InputError
+from codesign_base.arguments import check_path
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -24,8 +25,9 @@ def read_bytes(path: str | Path, what: str) -> bytes:
     Raises
     ------
     InputError
-        If it does not exist or cannot be read.
+        If it does not exist or cannot be read, or this is no path.
     """
+    check_path(what, path)
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:

@@ -2,6 +2,8 @@
 
 import functools
 import gc
+import os
+from pathlib import Path
 
 import typer.main
 import typer.testing
@@ -9,6 +11,10 @@ import typer.testing
 # The options of all commands are read from their functions: that takes longer than most commands.
 _command = functools.cache(typer.main.get_command)
 typer.main.get_command = typer.testing._get_command = _command
+
+# Programs that tests start find a checkout that is not installed, as pytest does (`pythonpath`).
+_paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _paths))
 
 
 def pytest_collection_finish():

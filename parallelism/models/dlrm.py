@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from math import isfinite
 
 from codesign_base import InputError
+from codesign_base.arguments import is_number, several, told
 from parallelism.graph import ModelGraph
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.elementwise import concat
@@ -34,8 +35,8 @@ def skewed_bags(where: str, tables: int, bag: int, skew: float) -> list[int]:
     InputError
         If the exponent is negative or not finite.
     """
-    if not (skew >= 0 and isfinite(skew)):
-        raise InputError(f"{where}: lookup_skew is {skew}; give an exponent of at least 0")
+    if not (is_number(skew) and skew >= 0 and isfinite(skew)):
+        raise InputError(f"{where}: lookup_skew is {told(skew)}; give an exponent of at least 0")
     if skew == 0:
         return [bag] * tables
     weights = [(t + 1.0) ** -skew for t in range(tables)]
@@ -110,7 +111,9 @@ def dlrm(
     check_counts(where, bottom_width=bottom_width, bottom_layers=bottom_layers)
     check_counts(where, top_width=top_width)
     check_counts(where, 0, top_layers=top_layers)
-    widths = [dim] * tables if dims is None else list(dims)
+    widths = [dim] * tables
+    if dims is not None:
+        widths = list(several(f"{where}: dims", dims, "a whole number for each table"))
     if len(widths) != tables:
         raise InputError(
             f"{where}: dims has {len(widths)} numbers for {tables} tables; give one for each"

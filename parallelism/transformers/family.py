@@ -338,7 +338,7 @@ class LayoutFamily:
         most = max(use.total for use in uses)
         if most > self.memory_limit:
             raise InputError(
-                f"layout needs {most / 1e9:.4g} GB a GPU; "
+                f"layout needs {most / 1e9:.4g} GB per GPU; "
                 f"{self.memory_limit / 1e9:.4g} GB may be used"
             )
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind
 from codesign_base.paths import is_directory, is_file
 from parallelism.reading import parse_json, read_text
 from parallelism.suggestions import suggestion
@@ -35,12 +36,12 @@ def is_transformer(name_or_path: str) -> bool:
         return False
 
 
-def load_transformer(name_or_path: str, **overrides: Any) -> Transformer:
+def load_transformer(name_or_path: str | Path, **overrides: Any) -> Transformer:
     """Return a transformer by name, or from a Hugging Face configuration.
 
     Parameters
     ----------
-    name_or_path : str
+    name_or_path : str or Path
         A key of `TRANSFORMERS`, a ``config.json``, or the directory that holds one.
     **overrides
         Fields of `Transformer`; ``sequence`` is checked against a configuration's positions
@@ -56,6 +57,11 @@ def load_transformer(name_or_path: str, **overrides: Any) -> Transformer:
     >>> load_transformer("gpt2", sequence=512).sequence
     512
     """
+    check_kind(
+        "name_or_path", name_or_path, str | Path,
+        "the name of a transformer, such as 'llama3-8b', or the path of a config.json",
+    )  # fmt: skip
+    name_or_path = str(name_or_path)
     if looks_like_path(name_or_path):
         known = {key: overrides.pop(key) for key in ("sequence",) if key in overrides}
         return override(read_config(name_or_path, **known), **overrides)

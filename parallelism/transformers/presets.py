@@ -286,7 +286,7 @@ def override(model: Transformer, **changes: Any) -> Transformer:
     return replace(model, **changes)
 
 
-def get_transformer(name: str, **overrides: Any) -> Transformer:
+def get_transformer(name: str, /, **overrides: Any) -> Transformer:
     """Return a transformer by name, with any of its fields replaced.
 
     Parameters

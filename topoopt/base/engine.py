@@ -9,6 +9,7 @@ import importlib.util
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -301,7 +302,11 @@ def _born_deaf() -> Iterator[None]:
     """Keep Ctrl-C from processes that are started in the block, and from this one until its end.
 
     Until a worker ignores Ctrl-C itself it imports for half a second, and would say where it was.
+    On Windows, where threads have no masks of signals, it does.
     """
+    if sys.platform == "win32":
+        yield
+        return
     from multiprocessing import resource_tracker
 
     resource_tracker.ensure_running()  # which would end the block for all others

@@ -25,9 +25,11 @@ class _Held:
     def __init__(self, everywhere: bool) -> None:
         self.everywhere = everywhere
         self.pressed = threading.Event()
+        self.acted = False
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.pressed.is_set():
+        # After the first, what is found is being put together: whoever presses again wants out.
+        if self.acted or self.pressed.is_set():
             raise KeyboardInterrupt
         self.pressed.set()
 
@@ -35,6 +37,7 @@ class _Held:
         """Raise `KeyboardInterrupt` if there was one."""
         if self.pressed.is_set():
             self.pressed.clear()
+            self.acted = True
             raise KeyboardInterrupt
 
 
@@ -46,8 +49,8 @@ def interrupts_between_steps(
 
     Python raises `KeyboardInterrupt` wherever it happens to be; on the way out of a compiled
     kernel that becomes a ``SystemError``, and in the middle of an update it would lose it. A
-    second Ctrl-C before the next report acts at once. Nothing changes outside the main thread,
-    or where the program has a handler of its own.
+    second Ctrl-C acts at once, before the next report or after it. Nothing changes outside the
+    main thread, or where the program has a handler of its own.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ def everything_bound(
         if not bounded:
             raise InfeasibleError(
                 f"model {family.model.name!r} does not fit: no layout needs at most "
-                f"{family.memory_limit / 1e9:.4g} GB a GPU; give more servers, or GPUs with more "
+                f"{family.memory_limit / 1e9:.4g} GB per GPU; give more servers, or GPUs with more "
                 "memory"
             )
         return least_bound(family, wirings, bounded, quick=quick)

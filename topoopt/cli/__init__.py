@@ -5,6 +5,18 @@ to standard error. Exit status: 0 done, 2 wrong input (one sentence says what an
 it), 130 interrupted without a result.
 """
 
-from topoopt.cli.app import main
+import sys
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C ends in one line and status 130, while modules load, too."""
+    try:
+        from topoopt.cli.app import main as run
+
+        run()
+    except KeyboardInterrupt:
+        print("interrupted: there is no result yet, nothing was written", file=sys.stderr)
+        sys.exit(130)
+
 
 __all__ = ["main"]

@@ -167,7 +167,13 @@ def _misplaced() -> str:
 
 
 def main() -> None:
-    """Run the command line; wrong input ends in one sentence and exit status 2."""
+    """Run the command line; wrong input ends in one sentence and exit status 2.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        Where Ctrl-C left no result; `topoopt.cli.main` says so.
+    """
     # Commands leave hardly any cycles, and looking for them took 4 % of a small plan's time.
     gc.set_threshold(_GARBAGE)
     if isinstance(sys.stdout, TextIOWrapper):
@@ -189,8 +195,7 @@ def main() -> None:
     except SystemError as error:
         if not _interrupted(error):
             raise
-        print("interrupted: there is no result yet, nothing was written", file=sys.stderr)
-        sys.exit(130)
+        raise KeyboardInterrupt from error
     except MemoryError as error:
         reason = " ".join(str(error).split()) or "none is left"
         print(
@@ -215,5 +220,5 @@ def main() -> None:
         sys.exit(2)
     # typer makes this of Ctrl-C, without a word; a search that has a plan returns it.
     if status == 130:
-        print("interrupted: there is no result yet, nothing was written", file=sys.stderr)
+        raise KeyboardInterrupt
     sys.exit(status)

@@ -109,12 +109,12 @@ class BaselineSearch:
         if self._threaded and not self._started:
             self._start(self.result)
         for number, base in enumerate(self.chosen):
+            started = self._started.get(number)
             try:
-                started = self._started.get(number)
                 found = self._on(number, self.result) if started is None else started.result()
             except KeyboardInterrupt:
-                if not (self._started and self.result.interrupted):
-                    raise
+                if started is None or not (started.done() and self.result.interrupted):
+                    raise  # it came here, not to the search that is waited for
                 # It was to be searched beside the plan's choice, which an interruption ended.
                 found = self._on(number, self.result)
             yield base, found

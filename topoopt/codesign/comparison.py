@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind, check_path, several
 from parallelism.reading import parse_json, schema_fault
 from parallelism.record_fields import Amount, Count, Whole
 from topoopt.base.display import shown
@@ -22,7 +23,6 @@ from topoopt.fabrics.baselines import (
 )
 from topoopt.plan.plan import Timed
 from topoopt.plan.summary import parallelization_text
-from topoopt.problem.arguments import check_kind, several
 from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices
@@ -270,7 +270,10 @@ def compare(
     """
     options = SearchOptions() if options is None else options
     check_kind("cluster", cluster, Cluster, CLUSTER_EXAMPLE)
+    check_kind("options", options, SearchOptions, "a topoopt.SearchOptions")
     check_kind("prices", prices, PriceTable | None, PRICES_EXAMPLE)
+    if plan_file is not None:
+        check_path("plan_file", plan_file)
     # Files are read before the search, so that a wrong one does not cost its time.
     chosen: list[str | BaselineFabric] = []
     refused: dict[str, str] = {}
@@ -279,12 +282,10 @@ def compare(
         built, refused = every_fabric(cluster, table, seed, options.reconfiguration)
         chosen += built
     else:
-        chosen += [
-            file_fabric(name, cluster) if is_network_file(name) else name
-            for name in several(
-                "fabrics", fabrics, "several names, such as ('fat-tree',), or 'all'"
-            )
-        ]
+        names = "several names, such as ('fat-tree',), or 'all'"
+        for name in several("fabrics", fabrics, names):
+            check_kind("one of fabrics", name, str, names)
+            chosen.append(file_fabric(name, cluster) if is_network_file(name) else name)
     plan = co_optimize(
         job, cluster, options, seed=seed, baselines=chosen, prices=prices, progress=progress
     )  # fmt: skip

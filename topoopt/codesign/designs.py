@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from codesign_base import InputError
-from topoopt.problem.arguments import check_kind, check_number
+from codesign_base.arguments import check_kind, check_number
 
 
 class DesignObjective(StrEnum):

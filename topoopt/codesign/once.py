@@ -235,9 +235,7 @@ def _assemble(
         gap=simulated.time / everything.seconds - 1.0,
         compute_time_s=simulated.computing,
         exposed_communication_s=simulated.time - simulated.computing,
-        cost_usd=0.0
-        if alone
-        else direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices),
+        cost_usd=direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices),
         degree_allreduce=split[0],
         degree_transfer=split[1],
         routing=routing.value,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arguments import check_called, check_kind, check_path, is_number, several, told
 from topoopt.base.answers import read_answers, write_answers
 from topoopt.base.frames import frame, new_axes
 from topoopt.base.progress import Progress, ProgressCallback
@@ -18,7 +19,6 @@ from topoopt.codesign.solve import co_optimize
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.plan.plan import Plan
 from topoopt.plan.summary import parallelization_text
-from topoopt.problem.arguments import check_kind, several
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices, direct_connect_cost
@@ -58,11 +58,15 @@ class Grid:
     latency: str | float = "1us"
 
     def __post_init__(self) -> None:
-        for name, several_of in (
-            ("servers", "(8, 16)"), ("degrees", "(2, 4)"), ("bandwidths", "('100Gbps',)")
+        for name, kind, several_of in (
+            ("servers", int, "(8, 16)"), ("degrees", int, "(2, 4)"),
+            ("bandwidths", str | float | int, "('100Gbps',)"),
         ):  # fmt: skip
-            if not several(name, getattr(self, name), f"several, such as {several_of}"):
+            values = several(name, getattr(self, name), f"several, such as {several_of}")
+            if not values:
                 raise InputError(f"{name} is empty; give at least one value")
+            for value in values:
+                check_kind(f"one of {name}", value, kind, f"several, such as {several_of}")
 
     def cluster(self, point: Point) -> Cluster:
         """Return the cluster of a point."""
@@ -190,7 +194,9 @@ class Exploration:
                 horizontalalignment="right" if last else "left", verticalalignment="top",
             )  # fmt: skip
         axes.set(xlabel="cost [US dollars]", ylabel="time a sample [us]", title=self.model)
-        axes.set_xscale("log")
+        # What costs nothing, such as the network of one server, has no place on a log scale.
+        if all(design.point.cost_usd > 0 for design in self.designs):
+            axes.set_xscale("log")
         axes.set_ylim(bottom=0.0)
         axes.legend()
         return axes
@@ -308,16 +314,24 @@ def explore(
     """
     if objective not in list(DesignObjective):
         raise InputError(f"objective is {objective!r}; choose {', '.join(DesignObjective)}")
-    if not (server_usd >= 0 and isfinite(server_usd)):
-        raise InputError(f"server_usd is {server_usd}; give zero or more US dollars")
-    if not 0 <= least_gain < 1:
-        raise InputError(f"least_gain is {least_gain}; give a share of at least 0 and below 1")
+    if not (is_number(server_usd) and server_usd >= 0 and isfinite(server_usd)):
+        raise InputError(f"server_usd is {told(server_usd)}; give zero or more US dollars")
+    if not (is_number(least_gain) and 0 <= least_gain < 1):
+        raise InputError(
+            f"least_gain is {told(least_gain)}; give a share of at least 0 and below 1"
+        )
+    check_kind("global_batch", global_batch, int | None, "a whole number of at least 1")
     if global_batch is not None and global_batch < 1:
         raise InputError(f"global_batch is {global_batch}; give at least 1")
     check_kind("job", job, Job, "a topoopt.Job, such as topoopt.Job(topoopt.models.dlrm())")
     check_kind("grid", grid, Grid, "a topoopt.Grid, which has several clusters")
     check_kind("limits", limits, Limits | None, "a topoopt.Limits")
+    check_kind("options", options, SearchOptions | None, "a topoopt.SearchOptions")
     check_kind("prices", prices, PriceTable | None, PRICES_EXAMPLE)
+    check_called("save_plan", save_plan)
+    check_called("progress", progress)
+    if store is not None:
+        check_path("store", store)
     table = default_prices() if prices is None else prices
     points = grid.points(table, server_usd)
     options = SearchOptions() if options is None else options

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.arguments import check_called, check_kind, check_path, several
 from topoopt.base.progress import ProgressCallback
 from topoopt.bounds.everything import AnyFamily
 from topoopt.codesign.once import optimize_once
 from topoopt.codesign.restarts import co_optimize_with_restarts
 from topoopt.fabrics.baselines import BaselineFabric, usual_baselines
 from topoopt.plan.plan import Plan
-from topoopt.problem.arguments import check_kind, several
 from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable
@@ -85,6 +85,9 @@ def co_optimize(
     check_kind("cluster", cluster, Cluster, CLUSTER_EXAMPLE)
     check_kind("options", options, SearchOptions, "a topoopt.SearchOptions")
     check_kind("prices", prices, PriceTable | None, PRICES_EXAMPLE)
+    check_called("progress", progress)
+    if checkpoint is not None:
+        check_path("checkpoint", checkpoint)
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise InputError(f"seed is {seed!r}; give a whole number")
     if seed < 0:
@@ -93,7 +96,10 @@ def co_optimize(
     options = options.settled(job.family(1).kind, cluster.servers)
     if baselines is None:
         baselines = usual_baselines(cluster.servers)
-    given = several("baselines", baselines, "several names, such as ('fat-tree', 'expander')")
+    names = "several names, such as ('fat-tree', 'expander')"
+    given = several("baselines", baselines, names)
+    for name in given:
+        check_kind("one of baselines", name, str | BaselineFabric, names)
     alone = (options.restarts, options.workers, options.engine, checkpoint) == (1, 1, "local", None)
     if not alone:
         return co_optimize_with_restarts(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codesign_base import InfeasibleError
+from codesign_base.arguments import check_called, check_kind, check_path, several
 from codesign_base.paths import exists, make_directory
 from topoopt.base.calls import Call
 from topoopt.base.engine import run_jobs
@@ -18,10 +19,9 @@ from topoopt.codesign.solve import co_optimize
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabrics.baselines import usual_baselines
 from topoopt.plan.plan import Plan, load_plan
-from topoopt.problem.arguments import check_kind, several
 from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
 from topoopt.problem.options import SearchOptions
-from topoopt.problem.prices import PriceTable, default_prices
+from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -111,14 +111,22 @@ def sweep(
     ([1, 2], True)
     """
     frame(())  # refuses before any work is done
+    check_called("progress", progress)
+    check_kind("prices", prices, PriceTable | None, PRICES_EXAMPLE)
     if folder is not None:
+        check_path("folder", folder)
         make_directory(folder)
     asked = SearchOptions() if options is None else options
     table = prices or default_prices()
-    fabrics = None if baselines is None else tuple(baselines)
+    fabrics = None
+    if baselines is not None:
+        fabrics = several("baselines", baselines, "several names, such as ('fat-tree', 'expander')")
     if isinstance(clusters, Cluster):
         clusters = (clusters,)
     wired = several("clusters", clusters, CLUSTER_EXAMPLE)
+    for cluster in wired:
+        check_kind("one of clusters", cluster, Cluster, CLUSTER_EXAMPLE)
+    seeds = several("seeds", seeds, "several whole numbers, such as (0, 1)")
 
     def compared(cluster: Cluster) -> tuple[str, ...]:
         return usual_baselines(cluster.servers) if fabrics is None else fabrics

@@ -68,7 +68,7 @@ class Setting:
         if must_fit and not self.problem().fits(strategy):
             needed = float(self.family.memory(strategy).max())
             raise InfeasibleError(
-                f"strategy {name} needs {needed / 1e9:.4g} GB a GPU; choose another"
+                f"strategy {name} needs {needed / 1e9:.4g} GB per GPU; choose another"
             )
         return strategy
 

@@ -31,7 +31,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import collective_rounds
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabric.timeline import Timeline
-from topoopt.formats.chakra_export import rounded_micros
+from topoopt.formats.chakra_export import rounded_micros, untold
 from topoopt.formats.chakra_file import TraceNode, attributes, trace_bytes
 from topoopt.formats.chakra_schema import CollectiveCommType, NodeType
 from topoopt.formats.fbuf_paths import pair_paths
@@ -217,11 +217,7 @@ class _Schedule:
             if rank in self.ends[before]:
                 found += self.ends[before][rank]
             elif not self._tells(before, task):
-                raise InputError(
-                    f"task {task} ({self.label(task)}) waits for task {before} "
-                    f"({self.label(before)}) of other servers without a message between them, "
-                    "which traces of ranks cannot say; add a transfer"
-                )
+                raise untold(self.label, task, before)
         return tuple(found)
 
     def _tells(self, before: int, task: int) -> bool:

@@ -77,6 +77,24 @@ def rounded_micros(seconds: float, before: float) -> tuple[int, float]:
     return whole, exact - whole
 
 
+def untold(label: Callable[[int], str], task: int, before: int) -> InputError:
+    """Return what refuses a task that waits for one of other servers, which tell it nothing.
+
+    Parameters
+    ----------
+    label : callable
+        The name of a task, by its index.
+    task, before : int
+        The task, and the one that it waits for.
+    """
+    return InputError(
+        f"task {task} ({label(task)}) waits for task {before} ({label(before)}) of other servers "
+        "without a message between them, which traces of ranks cannot say; add a transfer, write "
+        "the format fbuf instead, or plan without tensor groups that spread over several servers "
+        "(--tensor-across-servers)"
+    )
+
+
 class _Writer:
     def __init__(self, tasks: TaskGraph, label: Callable[[int], str]) -> None:
         self.tasks, self.label = tasks, label
@@ -115,11 +133,7 @@ class _Writer:
         )
         for before in self.before[task]:
             if not set(begins) & self.ends[before].keys():
-                raise InputError(
-                    f"task {task} ({self.label(task)}) waits for task {before} "
-                    f"({self.label(before)}) of other servers without a message between them, "
-                    "which traces of ranks cannot say; add a transfer"
-                )
+                raise untold(self.label, task, before)
         if kind is TaskKind.COMPUTE:
             self._compute(task, begins[0])
         elif kind is TaskKind.TRANSFER:

@@ -342,10 +342,8 @@ def _check_counts(plan: Plan, family: LayoutFamily, fitting: int) -> None:
 def check_costs(plan: Plan, rebuilt: Rebuilt) -> None:
     """The network costs what the price table says."""
     cluster = rebuilt.cluster
-    cost = 0.0
-    if cluster.servers > 1:
-        prices = PriceTable.from_dict(plan.prices)
-        cost = direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices)
+    prices = PriceTable.from_dict(plan.prices)
+    cost = direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices)
     require_same("cost_usd", plan.cost_usd, cost)
 
 

@@ -68,7 +68,7 @@ def memory_text(plan: Plan) -> str:
     memory = accelerator.memory_bytes
     if isinstance(job, LayoutQuestion):
         memory = accelerator.usable_bytes * (1.0 - job.memory_reserve)
-    return f"memory {format_bytes(plan.memory_per_gpu_bytes)} of {format_bytes(memory)} a GPU"
+    return f"memory {format_bytes(plan.memory_per_gpu_bytes)} of {format_bytes(memory)} per GPU"
 
 
 def parallelization_lines(record: Parallelization, servers: int) -> list[str]:

@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from pathlib import Path
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arguments import check_kind, told
 from parallelism.accelerators import get_accelerator, scale_up_of
 from parallelism.builder import TaskGraphBuilder
 from parallelism.device import ComputeModel, RooflineModel, Server
@@ -19,7 +20,6 @@ from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.shares import sequence_of
-from topoopt.problem.arguments import check_kind, told
 from topoopt.problem.ports import PortModel, port_model
 from topoopt.problem.units import parse_latency, parse_port_rate
 
@@ -162,6 +162,11 @@ class Job:
             if self.profile is not None:
                 raise InputError(
                     f"both profile={str(self.profile)!r} and compute are given; give one of them"
+                )
+            if not hasattr(self.compute, "operator_time"):
+                raise InputError(
+                    f"compute is {told(self.compute)}; give a topoopt.RooflineModel or a "
+                    "topoopt.ProfileModel"
                 )
             if self.compute.server != self.server:
                 raise InputError(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from codesign_base import InputError
-from topoopt.problem.arguments import check_kind, check_number
+from codesign_base.arguments import check_kind, check_number
 from topoopt.problem.effort import EFFORTS, Effort
 from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.routing import Routing
@@ -157,6 +157,11 @@ class SearchOptions:
         if self.seconds is not None:
             check_number("seconds", self.seconds, "a positive number")
         check_number("memory_bytes", self.memory_bytes, "a positive number")
+        check_kind("parameter_splits", self.parameter_splits, bool, "True or False")
+        check_kind(
+            "reconfiguration", self.reconfiguration, Reconfiguration | None,
+            "topoopt.problem.reconfiguration.Reconfiguration()",
+        )  # fmt: skip
         check_kind("improvements", self.improvements, Improvements, "Improvements()")
         check_kind("engine", self.engine, str, "'local', 'ray' or 'ray://HOST:PORT'")
         for name, choices in (

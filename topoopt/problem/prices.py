@@ -195,7 +195,8 @@ def direct_connect_cost(
     Returns
     -------
     float
-        servers x degree x (NIC + transceiver + port of the layer).
+        servers x degree x (NIC + transceiver + port of the layer); nothing for one server, which
+        has no network.
 
     Raises
     ------
@@ -206,6 +207,8 @@ def direct_connect_cost(
     _check_count(degree, "ports a server")
     if layer not in LAYERS:
         raise InputError(f"layer is {layer!r}; choose {' or '.join(LAYERS)}")
+    if servers == 1:
+        return 0.0
     parts = ("nic", "transceiver", LAYERS[layer])
     return servers * degree * sum(prices.price(part, bandwidth) for part in parts)
 

@@ -40,7 +40,7 @@ def plan_facts(plan: Plan) -> list[tuple[str, str]]:
     else:
         kind = "measured" if job.compute.get("kind") == "profile" else "roofline"
         size = f"{len(job.model.operators)} operators"
-        batch = f"{plan.global_batch} samples, {job.batch_per_gpu} a GPU"
+        batch = f"{plan.global_batch} samples, {job.batch_per_gpu} per GPU"
         times = ("Operator times", f"{kind}, optimizer {job.optimizer}")
     return [
         ("Model", f"{job.model.name}, {size}"),

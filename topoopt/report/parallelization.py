@@ -13,7 +13,7 @@ from topoopt.report.markup import Html, element, joined, number, table
 from topoopt.report.ranks import ranks_section
 
 _OPERATORS = ("operators", "kind", "count", "split", "servers", "forward", "backward", "update",
-              "memory a GPU")  # fmt: skip
+              "memory per GPU")  # fmt: skip
 _DEGREES = ("tensor", "context", "data", "pipeline", "expert", "microbatch", "virtual_stages")
 _MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers", "runtime", "total")
 
@@ -154,5 +154,5 @@ def _layout(found: Evaluation, record: LayoutRecord) -> Html:
         element("h3", "Memory"),
         element("p", "Bytes on one GPU of each pipeline stage. The fullest holds ",
                 _fullest(found), " that may be used.", class_="note"),
-        table(("stage", *_MEMORY), stages, words=set(), caption="Memory of a GPU by stage"),
+        table(("stage", *_MEMORY), stages, words=set(), caption="Memory per GPU by stage"),
     )  # fmt: skip

@@ -6,6 +6,7 @@ from typing import TypeAlias
 from urllib.parse import quote
 
 from codesign_base import InputError
+from codesign_base.arguments import check_path
 from codesign_base.paths import exists, is_directory
 from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
@@ -54,6 +55,7 @@ def write_report(subject: Subject, path: str | Path) -> None:
     >>> picture.read_text()[:4]
     '<svg'
     """
+    check_path("report", path)
     kind = Path(path).suffix.lower()
     if kind not in (".html", ".htm", ".svg"):
         raise InputError(

@@ -39,8 +39,9 @@ def scheduled_search(
     """Choose a schedule for the best pairs, and look for strategies that suit its microbatches.
 
     Starting strategies and those of the best pairs are wired anew for tasks in microbatches, and
-    the best is improved on its fabric by a descent, as long as the work for it lasts. Above 128
-    servers, where the wiring of one strategy is as much, plain pairs only are scheduled.
+    the best is improved on its fabric by a descent, as long as the work for it lasts. A search
+    that made no proposals gets no descent. Above 128 servers, where the wiring of one strategy is
+    as much, plain pairs only are scheduled.
 
     Parameters
     ----------
@@ -104,6 +105,8 @@ def _sought(
     found.sort(key=lambda pair: pair.time)
     if not found:
         return []
+    if result.steps == 0:  # by the count that is recorded, so that it gives the plan again
+        return found
     moved = _moved(search, problem, found[0], most - rewirer.work)
     if moved.strategy != found[0].strategy:
         wired = rewirer.wire(moved.strategy, moved.origin, limit=moved.time)

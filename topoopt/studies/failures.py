@@ -18,6 +18,8 @@ from topoopt.fabric.tasks import listing
 
 REPAIRS = ("detour", "reroute", "drop-rings", "new-rings")
 """How a fabric goes on: see `repaired`."""
+MOST_TRIALS = 100_000
+"""A thousand of so many are beyond the 99th percentile, which more of them hardly move."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,6 +344,20 @@ class FailureTrials:
         return fastest
 
 
+def check_trials(trials: int) -> None:
+    """Refuse a number of trials that is none, or more than `MOST_TRIALS`.
+
+    Raises
+    ------
+    InputError
+    """
+    if not 1 <= trials <= MOST_TRIALS:
+        raise InputError(
+            f"trials is {trials}; give 1 to {MOST_TRIALS}, beyond which neither mean nor 99th "
+            "percentile changes by anything that counts"
+        )
+
+
 def fail_randomly(
     fabric: Fabric,
     tasks: TaskGraph,
@@ -374,9 +390,13 @@ def fail_randomly(
     -------
     FailureTrials
         Stopped from the keyboard after at least one trial, the trials so far.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range.
     """
-    if trials < 1:
-        raise InputError(f"trials is {trials}; give at least 1")
+    check_trials(trials)
     rng = np.random.default_rng(seed)
     draw = random_ports if ports else random_cables
     times: dict[str, list[float]] = {how: [] for how in REPAIRS}

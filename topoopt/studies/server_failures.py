@@ -13,6 +13,7 @@ from topoopt.evaluate.rewire import no_network
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.plan.rebuild import Rebuilt
+from topoopt.studies.failures import check_trials
 from topoopt.studies.replanning import Alternatives, alternatives_on, surviving_batch, survivors_of
 
 WAYS = ("skip", "new-rings", "rewired")
@@ -226,8 +227,7 @@ def fail_servers(
         If a number is out of range.
     """
     servers = job.family.servers
-    if trials < 1:
-        raise InputError(f"trials is {trials}; give at least 1")
+    check_trials(trials)
     if steps < 0:
         raise InputError(f"steps is {steps}; give zero or more")
     if servers == 1:

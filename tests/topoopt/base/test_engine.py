@@ -8,7 +8,15 @@ import engine_jobs
 import pytest
 
 from codesign_base import InputError
-from topoopt.base.engine import Call, WorkerDied, in_order, iterate_jobs, open_workers, run_jobs
+from topoopt.base.engine import (
+    Call,
+    WorkerDied,
+    _born_deaf,
+    in_order,
+    iterate_jobs,
+    open_workers,
+    run_jobs,
+)
 
 
 def calls(function, count=4, **arguments):
@@ -43,6 +51,14 @@ def test_workers_do_not_hear_ctrl_c_from_their_first_moment():
     found = run_jobs(calls(engine_jobs.deaf), workers=2).results.values()
     assert set(found) == {True}
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before == set()
+
+
+def test_workers_are_started_without_masks_of_signals_where_there_are_none(monkeypatch):
+    monkeypatch.setattr("sys.platform", "win32")
+    monkeypatch.delattr("signal.pthread_sigmask")
+    with _born_deaf():
+        started = True
+    assert started
 
 
 def test_a_dead_worker_is_told():

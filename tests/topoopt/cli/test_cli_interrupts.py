@@ -7,12 +7,13 @@ import time
 
 import pytest
 from cli_runs import FAST
-from small_plans import shared_plan
+from small_plans import shared_plan, small_dlrm
 
 import topoopt as to
 from parallelism.model_file import load_model
 from topoopt.base.interrupts import interrupts_between_steps
-from topoopt.cli.app import main
+from topoopt.bounds.gap import plan_bounds
+from topoopt.cli import main
 from topoopt.problem.options import SearchOptions
 
 
@@ -62,6 +63,40 @@ def test_interrupting_before_any_plan_has_status_130(workplace, monkeypatch, cap
     assert "interrupted: there is no result yet" in capsys.readouterr().err
 
 
+INTERRUPTED_BY = """
+import signal, sys
+class Interrupts:
+    def find_spec(self, name, path, target=None):
+        if name == "{module}":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+from topoopt.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "topoopt.cli.plan_command"])
+def test_interrupting_while_modules_load_is_one_line(module):
+    script = INTERRUPTED_BY.format(module=module)
+    ended = subprocess.run(
+        [sys.executable, "-c", script, "models"], capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode == 130
+    assert (ended.stdout, ended.stderr.count("\n")) == ("", 1)
+    assert ended.stderr.startswith("interrupted: there is no result yet")
+
+
+def test_interrupting_before_the_command_line_is_read_is_one_line(monkeypatch, capsys):
+    def stop(**options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("topoopt.cli.app.app", stop)
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 def test_an_interrupt_says_what_was_written(workplace, monkeypatch, capsys):
     def stop(*arguments, **options):
         raise KeyboardInterrupt
@@ -106,6 +141,27 @@ def test_interrupted_kernels_and_lack_of_memory_are_one_sentence(workplace, monk
     assert status == 2 and message.startswith("error: not enough memory (Unable to allocate 7 TiB)")
 
 
+def test_a_second_interrupt_does_not_wait_for_the_bounds(monkeypatch):
+    reached = []
+
+    def interrupted_bounds(*arguments, **options):
+        reached.append("before")
+        signal.raise_signal(signal.SIGINT)
+        reached.append("after")
+        return plan_bounds(*arguments, **options)
+
+    def press(report):
+        if report.stage == "search" and not reached:
+            reached.append("search")
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("topoopt.codesign.once.plan_bounds", interrupted_bounds)
+    job, cluster = to.Job(small_dlrm()), to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    with pytest.raises(KeyboardInterrupt):
+        to.co_optimize(job, cluster, SearchOptions(steps=12), baselines=(), progress=press)
+    assert reached == ["search", "before"]
+
+
 def test_interrupts_wait_for_the_next_report_and_a_second_does_not():
     reports = []
     with interrupts_between_steps(reports.append) as report:
@@ -113,6 +169,9 @@ def test_interrupts_wait_for_the_next_report_and_a_second_does_not():
         with pytest.raises(KeyboardInterrupt):
             report("first")
         report("second")
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    with interrupts_between_steps(reports.append):
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)

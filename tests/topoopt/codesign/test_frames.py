@@ -123,6 +123,12 @@ def test_figures_show_the_numbers():
     beaten, best = EXPLORED.plot().lines
     assert beaten.get_xydata().tolist() == [[20.0, 4e6]]
     assert best.get_xydata().tolist() == [[10.0, 3e6], [30.0, 1e6]]
+    assert best.axes.get_xscale() == "log"
+    # What costs nothing is drawn, too.
+    free = replace(EXPLORED.designs[0], point=replace(EXPLORED.designs[0].point, cost_usd=0.0))
+    axes = replace(EXPLORED, designs=(free, *EXPLORED.designs[1:])).plot()
+    assert axes.lines[1].get_xydata().tolist() == [[0.0, 3e6], [30.0, 1e6]]
+    assert axes.get_xlim()[0] <= 0.0
     pyplot.close("all")
 
 

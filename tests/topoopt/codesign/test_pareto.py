@@ -88,6 +88,17 @@ def test_designs_are_the_plans_of_their_clusters():
     assert found.best is found.designs[0]
 
 
+def test_one_server_costs_in_a_grid_what_its_plan_says():
+    found = explore(JOB, Grid((1, 2), (2,), ("100Gbps",)), SearchOptions(steps=0), server_usd=1e3)
+    alone, both = found.designs
+    plan = to.co_optimize(
+        JOB, to.Cluster(1, 2, "100Gbps"), SearchOptions(steps=0), seed=0, baselines=()
+    )
+    assert alone.point.servers == 1
+    assert alone.point.cost_usd - 1e3 == plan.cost_usd == 0.0
+    assert both.point.cost_usd > 2e3
+
+
 def test_dominated_designs_cannot_be_faster():
     # Compute decides: ports and bandwidth hardly matter, so the bounds rule designs out.
     job = to.Job(to.models.get_model("vgg16-16"))

@@ -157,5 +157,6 @@ def test_what_astra_sim_cannot_say_is_refused():
     with pytest.raises(InputError, match="1 switches"):
         run(tasks, switched)
     built = rebuild(shared_spanning_plan())
-    with pytest.raises(InputError, match="of other servers without a message"):
+    with pytest.raises(InputError, match="of other servers without a message") as refused:
         run(built.tasks(), built.fabric)
+    assert "write the format fbuf instead, or plan without tensor groups" in str(refused.value)

@@ -137,8 +137,11 @@ def test_what_no_message_tells_another_rank_is_refused():
     tasks = TaskGraph.from_lists(
         2, [(COMPUTE, 0, -1, 1.0, 0.0), (COMPUTE, 1, -1, 1.0, 0.0)], [(0, 1)]
     )
-    with pytest.raises(InputError, match=r"task 1 .* waits for task 0 .* without a message"):
+    with pytest.raises(
+        InputError, match=r"task 1 .* waits for task 0 .* without a message"
+    ) as refused:
         chakra_files(tasks, str)
+    assert "--tensor-across-servers" in str(refused.value)
 
 
 def comp(number, *after, micros=5, **values):

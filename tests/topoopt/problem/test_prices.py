@@ -52,6 +52,8 @@ def test_direct_connect_by_hand() -> None:
     # A port: NIC 659 + transceiver 99 + patch panel 100 = 858, or with an OCS port 1278.
     assert direct_connect_cost(128, 4, 100 * G, prices) == pytest.approx(128 * 4 * 858)
     assert direct_connect_cost(16, 8, 100 * G, prices, "ocs") == pytest.approx(16 * 8 * 1278)
+    # One server has no network.
+    assert direct_connect_cost(1, 4, 100 * G, prices) == 0.0
 
 
 def test_fat_tree_by_hand() -> None:

@@ -154,7 +154,7 @@ def test_a_layout_is_shown_with_its_speed_and_memory(layout_plan_of):
     tokens = plan.global_batch * plan.job.sequence / plan.iteration_time_s
     assert f"{format_count(tokens)} tokens/s" in page.text
     assert f"utilisation {plan.model_flops_utilisation:.1%}" in page.text
-    head, *rows = page.tables["Memory of a GPU by stage"]
+    head, *rows = page.tables["Memory per GPU by stage"]
     assert [row[0] for row in rows] == [str(stage) for stage in range(layout.pipeline)]
     for row, use in zip(rows, plan.parallelization.stages, strict=True):
         for name, cell in zip(head[1:-1], row[1:-1], strict=True):

@@ -8,6 +8,7 @@ from small_plans import small_dlrm
 
 import topoopt as to
 from codesign_base import InputError
+from parallelism.search.local import LocalSearch
 from parallelism.taskgraph import Phase, TaskKind
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.schedule_search import schedule_pairs
@@ -22,12 +23,12 @@ from topoopt.search.methods import search_for
 from topoopt.search.scheduled import in_microbatches, scheduled_search
 
 
-def searched(scheduling):
+def searched(scheduling, steps=20):
     """A short search of a small job, and its result."""
     cluster, job = Cluster(4, 2, "10Gbps"), to.Job(small_dlrm())
     options = SearchOptions(method="alternating", schedule=scheduling)
     search = search_for(Problem(job.family(4), cluster, options))
-    return search, run(search, Budget(steps=20))
+    return search, run(search, Budget(steps=steps))
 
 
 @pytest.mark.parametrize("scheduling", ["barrier", "auto"])
@@ -42,6 +43,17 @@ def test_strategies_sought_with_a_schedule_are_no_slower_and_the_same_again(sche
     assert again.pair.strategy == found.pair.strategy and again.schedule == found.schedule
     tasks = family.microbatched(found.pair.strategy, found.schedule.microbatches)
     assert simulate_schedule(found.pair.fabric, tasks, found.schedule).time == found.simulated.time
+
+
+@pytest.mark.parametrize(("steps", "moves"), [(0, False), (20, True)])
+def test_a_search_of_no_steps_makes_no_moves_for_its_schedule(monkeypatch, steps, moves):
+    search, result = searched("barrier", steps)
+    made = []
+    step = LocalSearch.step
+    monkeypatch.setattr(LocalSearch, "step", lambda *given: made.append(1) or step(*given))
+    found = scheduled_search(search, result)
+    assert bool(made) is moves
+    assert moves or found.pair.origin != "search"
 
 
 def test_what_is_scored_in_microbatches_is_simulated_in_them():

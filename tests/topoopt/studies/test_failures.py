@@ -139,8 +139,9 @@ def test_same_seed_same_trials_and_more_failures_cost_more() -> None:
     assert (one.best >= one.undamaged).all()
     three = fail_randomly(fabric, tasks, 3, 8, seed=5)
     assert three.best.mean() > one.best.mean()
-    with pytest.raises(InputError, match="trials is 0"):
-        fail_randomly(fabric, tasks, 1, 0)
+    for trials in (0, 10**9):
+        with pytest.raises(InputError, match=f"trials is {trials}; give 1 to 100000"):
+            fail_randomly(fabric, tasks, 1, trials)
     with pytest.raises(InputError, match="repair is 'pray'"):
         repaired(fabric, fail_cables(fabric.network, cables(0)), "pray")
 

@@ -185,7 +185,7 @@ def test_random_servers() -> None:
         assert trial == after_servers(built, trial.dead, steps=3, seed=2)
     again = fail_servers(built, 1, 8, steps=3, seed=2)
     assert again.trials == found.trials
-    for bad in ((0, 1, 1), (5, 1, 1), (1, 0, 1), (1, 1, -1)):
+    for bad in ((0, 1, 1), (5, 1, 1), (1, 0, 1), (1, 10**9, 1), (1, 1, -1)):
         with pytest.raises(InputError):
             fail_servers(built, bad[0], bad[1], steps=bad[2])
 

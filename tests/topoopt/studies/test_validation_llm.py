@@ -99,7 +99,7 @@ def test_published_rates_count_operations_as_their_sources_do() -> None:
         run = runs[f"{size} selective"]
         achieved = model_flops(run.model, run.batch) / (run.seconds * gpus * 312e12)
         assert 100 * achieved == pytest.approx(share, abs=0.3)
-    # Smith et al. (2022): 126, 121 and 113 TFLOP/s a GPU, recomputation included.
+    # Smith et al. (2022): 126, 121 and 113 TFLOP/s per GPU, recomputation included.
     for gpus, tflops in ((2240, 126), (2800, 121), (3360, 113)):
         run = runs[f"MT-NLG 530B, {gpus} GPUs"]
         achieved = model_flops(run.model, run.batch, recompute=True) / (run.seconds * gpus)

@@ -68,7 +68,7 @@ def published_runs() -> tuple[PublishedRun, ...]:
     )  # fmt: skip
 
 
-# Parameters, layers, hidden, heads, tensor, pipeline, GPUs, batch, achieved TFLOP/s a GPU.
+# Parameters, layers, hidden, heads, tensor, pipeline, GPUs, batch, achieved TFLOP/s per GPU.
 _WEAK_SCALING = (
     ("1.7B", 24, 2304, 24, 1, 1, 32, 512, 137),
     ("3.6B", 30, 3072, 32, 2, 1, 64, 512, 138),
@@ -97,7 +97,7 @@ def _narayanan() -> Iterator[PublishedRun]:
             f"SC21 {size}", NARAYANAN, "fitted" if size == "1.7B" else "held-out", model,
             tuple(_open_layouts(base, layers, batch)), batch, 2048, flops / (gpus * tflops * 1e12),
             "a100", A100_LINKS, MEGATRON_2021,
-            f"{tflops} TFLOP/s a GPU by the source's equation 3; microbatch and interleaving are "
+            f"{tflops} TFLOP/s per GPU by the source's equation 3; microbatch and interleaving are "
             "not in the table",
         )  # fmt: skip
 
@@ -191,7 +191,7 @@ def _llama() -> Iterator[PublishedRun]:
         yield PublishedRun(
             f"Llama 3 405B {name}", LLAMA, role, LLAMA3_405B, (base, *layouts), batch, sequence,
             flops / (gpus * tflops * 1e12), "h100", H100_LINKS, LLAMA3,
-            f"{tflops} TFLOP/s a GPU, scores under the causal mask not counted; interleaving is "
+            f"{tflops} TFLOP/s per GPU, scores under the causal mask not counted; interleaving is "
             "not in the table",
         )  # fmt: skip
 
@@ -202,7 +202,7 @@ def _mixtral() -> Iterator[PublishedRun]:
     yield PublishedRun(
         "Mixtral 8x7B, 64 GPUs", MCORE_DOCS, "held-out", MIXTRAL_8X7B, (layout,), 256, 4096,
         flops / (64 * 438e12), "h100", H100_LINKS, MEGATRON_CORE,
-        "438 TFLOP/s a GPU, no token dropped; balanced experts are assumed",
+        "438 TFLOP/s per GPU, no token dropped; balanced experts are assumed",
     )  # fmt: skip
 
 

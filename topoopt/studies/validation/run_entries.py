@@ -211,7 +211,7 @@ def _seconds(entry: RunEntry, model: Transformer, accelerator: Accelerator) -> t
     scores = 6.0 * tokens * entry.seq * model.layers * widths
     flops = model_flops(model, entry.batch, sequence=entry.seq) - (1.0 - share) * scores
     if what == "tflops_gpu":
-        return flops / (1e12 * value * entry.gpus), f"{value:g} TFLOP/s a GPU"
+        return flops / (1e12 * value * entry.gpus), f"{value:g} TFLOP/s per GPU"
     if value > 1:
         raise InputError(f"mfu is {value}; give a share of the peak, at most 1")
     peak = accelerator.peak_flops("fp8" if entry.precision == "fp8" else "bf16")

@@ -1,11 +1,12 @@
 """Arguments of another kind than was meant, refused in words before they fail deep inside."""
 
+import os
 from collections.abc import Iterable
 from numbers import Real
 from types import UnionType
 from typing import Any
 
-from codesign_base import InputError
+from codesign_base.errors import InputError
 
 
 def check_kind(name: str, value: Any, kind: type | UnionType, instead: str) -> None:
@@ -33,8 +34,30 @@ def check_number(name: str, value: Any, instead: str) -> None:
 
     Parameters and errors are those of `check_kind`.
     """
-    if isinstance(value, bool) or not isinstance(value, Real) or not float(value) > 0:
+    if not (is_number(value) and value > 0):
         raise InputError(f"{name} is {told(value)}; give {instead}")
+
+
+def is_number(value: object) -> bool:
+    """Whether this is a real number; a text is none, and neither is True."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_path(name: str, value: Any) -> None:
+    """Refuse what cannot name a file or a directory.
+
+    Parameters and errors are those of `check_kind`.
+    """
+    check_kind(name, value, str | os.PathLike, "its path, as a text or a pathlib.Path")
+
+
+def check_called(name: str, value: Any) -> None:
+    """Refuse an argument that is to be called, and cannot be; None is none.
+
+    Parameters and errors are those of `check_kind`.
+    """
+    if not (value is None or callable(value)):
+        raise InputError(f"{name} is {told(value)}; give a function, or leave it out")
 
 
 def several(name: str, values: Any, instead: str) -> tuple[Any, ...]:
@@ -55,7 +78,7 @@ def several(name: str, values: Any, instead: str) -> tuple[Any, ...]:
     ------
     InputError
     """
-    if isinstance(values, str) or not isinstance(values, Iterable):
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InputError(f"{name} is {told(values)}; give {instead}")
     return tuple(values)
 
