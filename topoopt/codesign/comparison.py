@@ -169,7 +169,8 @@ class Comparison:
             )
             for r in self.fabrics
         ]
-        title = f"{self.model} on {self.servers} servers, degree {self.degree}"
+        servers = f"{self.servers} server{'s' * (self.servers != 1)}"
+        title = f"{self.model} on {servers}, degree {self.degree}"
         bound = f"lower bound on any wiring of this degree: {format_time(self.lower_bound_s)}"
         refused = [f"not built: {name}: {why}" for name, why in self.refused.items()]
         stopped = ["search interrupted: the best so far"] if self.interrupted else []

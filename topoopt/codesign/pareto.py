@@ -428,7 +428,8 @@ def _numbered(
     if progress is None:
         return None
     rate = format_bandwidth(point.bandwidth_bytes_per_s)
-    stage = f"design {number + 1} of {total} ({point.servers} servers, {point.degree} x {rate})"
+    servers = f"{point.servers} server{'s' * (point.servers != 1)}"
+    stage = f"design {number + 1} of {total} ({servers}, {point.degree} x {rate})"
 
     def report(made: Progress) -> None:
         progress(Progress(stage, made.done, made.total, made.best))
