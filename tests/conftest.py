@@ -7,6 +7,11 @@ from pathlib import Path
 
 import typer.main
 import typer.testing
+from hypothesis import settings
+
+# How long a case takes says nothing on a busy machine.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 # The options of all commands are read from their functions: that takes longer than most commands.
 _command = functools.cache(typer.main.get_command)
