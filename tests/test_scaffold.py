@@ -138,6 +138,7 @@ LOADED_LATE = {
         "parallelism.longest_path_kernels",
         "parallelism.rotation_kernels",
         "parallelism.transformers.task_list_kernels",
+        "parallelism.transformers.timeline_kernels",
         "routing.balanced_kernels",
         "routing.clos.annealing_kernels",
         "routing.clos.best",

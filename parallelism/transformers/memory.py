@@ -251,9 +251,9 @@ def peak_held(schedule: PipelineSchedule, held: FloatArray) -> FloatArray:
     -------
     float64 array, shape (stages,)
     """
-    own = held[schedule.parts]
-    sums = np.einsum("src,sc->sr", schedule.most_held, own)
-    return np.asarray(sums.max(axis=1), dtype=np.float64)
+    from parallelism.transformers.timeline_kernels import most_held
+
+    return most_held(schedule.passes, schedule.parts, schedule.split_backward, held)
 
 
 def state_bytes(

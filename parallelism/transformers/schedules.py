@@ -6,7 +6,6 @@ is number ``s`` and part 1 number ``2 * stages - 1 - s``. A pass is forward, bac
 and for weights unless the schedule splits them), or weight.
 """
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -26,7 +25,6 @@ from parallelism.transformers.layout import (
 )
 
 IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 class PassKind(IntEnum):
@@ -70,43 +68,6 @@ class PipelineSchedule:
     def length(self) -> int:
         """Passes of each rank."""
         return int(self.passes.shape[1])
-
-    @cached_property
-    def most_held(self) -> FloatArray:
-        """Microbatches of each chunk whose activations a rank holds at once, where most are.
-
-        Activations live from the start of a forward pass to the end of the backward pass, or,
-        where it is split, of the weight pass. Shape (stages, rows, chunks): whatever the chunks
-        take, a rank holds most in one of its rows. Unused rows are zero.
-        """
-        kind, chunk = self.passes[:, :, 0], self.passes[:, :, 1]
-        last = PassKind.WEIGHT if self.split_backward else PassKind.BACKWARD
-        of = chunk[:, :, None] == np.arange(self.chunks)
-        ended = (kind == last)[:, :-1, None] & of[:, :-1]
-        change = ((kind == PassKind.FORWARD)[:, :, None] & of).astype(np.int64)
-        change[:, 1:] -= ended
-        held = np.cumsum(change, axis=1)
-        rows = [_outermost(np.unique(own, axis=0)) for own in held]
-        found = np.zeros((self.stages, max(map(len, rows)), self.chunks))
-        for stage, own in enumerate(rows):
-            found[stage, : len(own)] = own
-        return found
-
-    def in_flight(self) -> IntArray:
-        """Return the most (chunk, microbatch) pairs whose activations each rank holds at once.
-
-        Returns
-        -------
-        int64 array, shape (stages,)
-            In parts of a rank's model: divide by ``chunks`` for whole microbatches.
-        """
-        return np.asarray(self.most_held.sum(axis=2).max(axis=1), dtype=np.int64)
-
-
-def _outermost(rows: IntArray) -> IntArray:
-    """Return the rows of which no other is at least as large everywhere."""
-    covered = (rows[None, :, :] >= rows[:, None, :]).all(axis=2)
-    return np.asarray(rows[covered.sum(axis=1) == 1], dtype=np.int64)
 
 
 @lru_cache(maxsize=512)
@@ -271,31 +232,19 @@ def _zero_bubble_v(stage: int, stages: int, microbatches: int) -> IntArray:
     last = stages - 1 - stage
     # In a full pipeline; passes of microbatches that there are none of are left out.
     count = max(microbatches, 2 * stages - 1)
-    forward, backward, weight = PassKind.FORWARD, PassKind.BACKWARD, PassKind.WEIGHT
-    order: list[tuple[PassKind, int, int]] = []
-    done: Counter[tuple[PassKind, int]] = Counter()
-
-    def add(*passes: tuple[PassKind, int]) -> None:
-        for each in passes:
-            order.append((*each, done[each]))
-            done[each] += 1
-
-    there, back = ((backward, 0), (weight, 0)), ((backward, 1), (weight, 1))
-    for _ in range(2 * last + 1):
-        add((forward, 0))
-    for _ in range(stage):
-        add((forward, 1), (forward, 0))
-    for _ in range(last + 1):
-        add((forward, 1), *back)
-    while done[forward, 1] < count:
-        if done[forward, 0] < count:
-            add((forward, 0))
-        add(*there, (forward, 1), *back)
-    for _ in range(stage):
-        add((backward, 0), (backward, 1))
-    for _ in range(last + 1):
-        add(*there)
-    for chunk in (1, 0):
-        while done[weight, chunk] < count:
-            add((weight, chunk))
-    return np.array([each for each in order if each[2] < microbatches], dtype=np.int64)
+    there, back = [(kind, 0) for kind in PassKind], [(kind, 1) for kind in PassKind]
+    order = there[:1] * (2 * last + 1)
+    order += (back[:1] + there[:1]) * stage
+    order += back * (last + 1)
+    order += (there + back) * (count + stage + 1 - 2 * stages)
+    order += (there[1:] + back) * last
+    order += (there[1:2] + back[1:2]) * stage
+    order += there[1:] * (last + 1)
+    order += back[2:] * stage + there[2:] * stage
+    kind, chunk = np.array(order, dtype=np.int64).T
+    microbatch = np.empty_like(kind)
+    for one, part in (*there, *back):
+        own = np.flatnonzero((kind == one) & (chunk == part))
+        microbatch[own] = np.arange(own.size)
+    passes = np.stack([kind, chunk, microbatch], axis=1)
+    return np.asarray(passes[microbatch < microbatches], dtype=np.int64)

@@ -110,3 +110,35 @@ def pass_sequence(passes: IntArray, parts_of: IntArray, microbatches: int) -> In
                 position[stage] = at + 1
                 moved = True
     return sequence[:count]
+
+
+@kernel
+def most_held(passes: IntArray, parts_of: IntArray, split: bool, held: FloatArray) -> FloatArray:
+    """Return the most that each stage holds at once of what its passes keep.
+
+    Parameters
+    ----------
+    passes, parts_of
+        As in `pass_ends`.
+    split : bool
+        What a forward pass keeps is held until the weight pass, not the backward pass, has ended.
+    held : float64 array, shape (parts,)
+        What a forward pass of each part keeps.
+
+    Returns
+    -------
+    float64 array, shape (stages,)
+    """
+    stages, length = passes.shape[0], passes.shape[1]
+    last = 2 if split else 1
+    most = np.zeros(stages)
+    for stage in range(stages):
+        now = 0.0
+        for at in range(length):
+            size = held[parts_of[stage, passes[stage, at, 1]]]
+            if passes[stage, at, 0] == 0:
+                now += size
+                most[stage] = max(most[stage], now)
+            elif passes[stage, at, 0] == last:
+                now -= size
+    return most
