@@ -286,18 +286,8 @@ class _Columns:
         return found
 
 
-@lru_cache(maxsize=256)
-def _columns(
-    model: Transformer,
-    layout: Layout,
-    rates: GpuRates,
-    server: Server,
-    implementation: Implementation,
-    far: frozenset[str],
-    sequence: int | None,
-) -> _Columns:
-    """Return what was worked out before, or is to be."""
-    return _Columns(model, layout, rates, server, implementation, far, sequence)
+# What was worked out before, or is to be.
+_columns = lru_cache(maxsize=256)(_Columns)
 
 
 def _far_groups(placement: Placement) -> set[str]:
