@@ -326,10 +326,11 @@ def memory_use(
     rooms: dict[tuple[int, ...], float] = {}
     for stage, weights in enumerate(stage_weights(model, layout)):
         states = state_bytes(weights, model, layout, implementation)
-        mine = [part for part in parts if part.stage == stage]
-        own = tuple(alike[index] for index, part in enumerate(parts) if part.stage == stage)
+        mine = order.parts[stage].tolist()
+        own = tuple(alike[part] for part in mine)
         if own not in rooms:
-            rooms[own] = _buffers(model, mine, layout, implementation, sequence)
+            held = [parts[part] for part in mine]
+            rooms[own] = _buffers(model, held, layout, implementation, sequence)
         buffers = rooms[own]
         moving = float(activations[stage]) + buffers
         runtime = implementation.runtime_bytes + (implementation.held - 1.0) * moving

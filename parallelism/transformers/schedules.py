@@ -91,10 +91,9 @@ def build_schedule(
         iteration.
         Zero-bubble: ZB-H1 (Qi et al., 2023, section 2.2): 1F1B with weight passes put off, by
         one more microbatch a stage, so that no rank holds more than the first of 1F1B.
-        Zero-bubble-v: ZB-V (Qi et al., Pipeline Parallelism with Controllable Memory, 2024,
-        section 3.2), in which the model goes to the last stage and back: no bubble where the
-        three passes take equally long and there are many microbatches, with the activations of
-        1F1B's first stage. As PyTorch's ZBVZeroBubble orders it.
+        Zero-bubble-v: ZB-V (the same, section 6), in which the model goes to the last stage and
+        back: half the bubble of ZB-H1 where the three passes take equally long, with the
+        activations of 1F1B's first stage on every rank. As PyTorch's ZBVZeroBubble orders it.
     stages, microbatches : int
     chunks : int
         Model parts a rank: of interleaved and breadth-first schedules; 2 of zero-bubble-v.

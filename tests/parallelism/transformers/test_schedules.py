@@ -119,13 +119,13 @@ def test_parts_are_on_their_stages(name, chunks, stages) -> None:
 
 @pytest.mark.parametrize(("stages", "batches"), [(2, 3), (4, 8), (8, 16), (5, 20)])
 def test_a_folded_pipeline_holds_what_one_forward_one_backward_does(stages, batches) -> None:
-    """Qi et al. (2024), table 1: on every rank, in parts of half its size."""
+    """Qi et al. (2023), section 6: on every rank, in parts of half its size."""
     held = in_flight(build_schedule("zero-bubble-v", stages, batches, 2))
     assert (held == 2 * stages).all() or batches < 2 * stages
     assert held.max() <= 2 * stages
 
 
-def test_a_folded_order_is_that_of_the_paper() -> None:
+def test_a_folded_order_is_that_of_pytorch() -> None:
     # The first and the last of three ranks, with few microbatches; a: there, b: back.
     schedule = build_schedule("zero-bubble-v", 3, 3, 2)
     orders = [
