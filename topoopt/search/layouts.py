@@ -225,13 +225,16 @@ class LayoutSearch:
         """Simulate some of the chosen layouts on the ideal switch; say whether interrupted."""
         ideal, placed = self._ideal(), self.placed
         most = self.problem.options.memory_bytes
+        # The other map of an earlier stage's layout may be among those chosen for this one.
+        known = {one.placement for one in placed}
         try:
             for done, candidate in enumerate(chosen[begin:end], start=begin):
                 first = self._first(candidate.layout)
-                placed.append(Placed(candidate, first, self._time(ideal, first)))
+                if first not in known:
+                    known.add(first)
+                    placed.append(Placed(candidate, first, self._time(ideal, first)))
                 best = min(p.ideal_s for p in placed)
                 report("placements", done + 1, len(chosen), best)
-            known = {one.placement for one in placed}
             fastest = {p.candidate.layout: p.candidate for p in sorted(placed, key=_ideal_s)}
             close = list(fastest.values())[:_REORDERED]
             twins = [self.twins.get(candidate.layout) for candidate in close]

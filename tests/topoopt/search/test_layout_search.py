@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from small_layouts import layout_job
 from small_plans import assert_valid, planned
+from small_transformers import gpt
 
 import topoopt as to
 from codesign_base import InputError
@@ -77,6 +78,14 @@ def test_a_larger_budget_wires_what_a_smaller_wires_and_is_not_slower(monkeypatc
         wired.append(seen)
     assert wired[0] <= wired[1] <= wired[2]
     assert times == sorted(times, reverse=True)
+
+
+def test_the_other_map_of_a_layout_is_simulated_once():
+    """Of many layouts it may be placed for the fastest of the first, and chosen later."""
+    job = replace(layout_job(pipeline=(2, 4), tensor=(1, 2)), model=gpt(8, 1024, 16, 200_000))
+    search = LayoutSearch(Problem(job.family(4), CLUSTER, SearchOptions(simulated=84), 0))
+    result = search.run()
+    assert len({one.placement for one in search.placed}) == len(search.placed) == result.steps
 
 
 def test_all_layouts_that_the_switch_leaves_faster_are_wired_while_it_takes_little(monkeypatch):
