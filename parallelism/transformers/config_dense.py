@@ -10,6 +10,7 @@ from parallelism.transformers.config_parts import (
     biased,
     body_of,
     heads_of,
+    layers_of,
     llama,
     plain,
 )
@@ -66,12 +67,13 @@ def _arcee(config: ConfigFields) -> dict[str, Any]:
 
 
 def _smollm3(config: ConfigFields) -> dict[str, Any]:
+    described = llama(config, tied=True)
     config.expect(
         "use_sliding_window", False, because="SmolLM3 is known without it only; give false"
     )
     config.count("sliding_window", default=0)
     config.words("layer_types")
-    return llama(config, tied=True)
+    return described
 
 
 def _seed_oss(config: ConfigFields) -> dict[str, Any]:
@@ -142,7 +144,7 @@ def _gpt2(config: ConfigFields) -> dict[str, Any]:
     hidden = config.count("n_embd", "hidden_size")
     heads, width = heads_of(config, hidden)
     return {
-        "layers": config.count("n_layer", "num_hidden_layers"),
+        "layers": layers_of(config, "n_layer", "num_hidden_layers"),
         "hidden": hidden,
         "attention": Attention(heads, heads, width, query_bias=True, output_bias=True),
         "feed_forward": config.count("n_inner", default=4 * hidden),
@@ -177,7 +179,7 @@ def _opt(config: ConfigFields) -> dict[str, Any]:
     config.expect("_remove_final_layer_norm", False, because=only)
     bias = config.flag("enable_bias", True)
     return {
-        "layers": config.count("num_hidden_layers"),
+        "layers": layers_of(config),
         "hidden": hidden,
         "attention": Attention(heads, heads, width, query_bias=bias, output_bias=bias),
         "feed_forward": config.count("ffn_dim"),
@@ -204,7 +206,7 @@ def _falcon(config: ConfigFields) -> dict[str, Any]:
         raise config.wrong("num_ln_in_parallel_attn", "give 1 or 2")
     bias = config.flag("bias", False)
     return {
-        "layers": config.count("num_hidden_layers", "n_layer"),
+        "layers": layers_of(config, "num_hidden_layers", "n_layer"),
         "hidden": hidden,
         "attention": Attention(heads, kv, width, query_bias=bias, output_bias=bias),
         "feed_forward": config.count("ffn_hidden_size", default=4 * hidden),
@@ -229,7 +231,7 @@ def _vit(config: ConfigFields) -> dict[str, Any]:
         raise config.wrong("patch_size", f"it does not divide image_size {image}; give a divisor")
     tokens = (image // side) ** 2 + 1
     return {
-        "layers": config.count("num_hidden_layers"),
+        "layers": layers_of(config),
         "hidden": hidden,
         "attention": Attention(
             heads, heads, width, query_bias=config.flag("qkv_bias", True), output_bias=True

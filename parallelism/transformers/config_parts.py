@@ -2,15 +2,30 @@
 
 from typing import Any
 
-from parallelism.transformers.architecture import Attention
+from codesign_base import InputError
+from parallelism.transformers.architecture import MOST_LAYERS, Attention
 from parallelism.transformers.config_fields import ConfigFields
 from parallelism.transformers.config_windows import sliding_window
+
+
+def layers_of(config: ConfigFields, *names: str) -> int:
+    """Return the number of layers, which lists over all layers can be made of.
+
+    Raises
+    ------
+    InputError
+        If there are more than any model has.
+    """
+    layers = config.count(*names or ("num_hidden_layers",))
+    if layers > MOST_LAYERS:
+        raise InputError(f"{config.where}: {layers} layers; give at most {MOST_LAYERS} layers")
+    return layers
 
 
 def body_of(config: ConfigFields) -> dict[str, Any]:
     """Read what nearly all decoders spell alike."""
     return {
-        "layers": config.count("num_hidden_layers"),
+        "layers": layers_of(config),
         "hidden": config.count("hidden_size"),
         "feed_forward": config.count("intermediate_size"),
         "vocabulary": config.count("vocab_size"),

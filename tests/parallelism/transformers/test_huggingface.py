@@ -302,6 +302,17 @@ def test_refusals_name_the_field(change: dict[str, Any], words: str) -> None:
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_no_family_makes_lists_of_more_layers_than_models_have(kind: str) -> None:
+    known = [data for data, *_ in (*RELEASED.values(), *PRINTED.values())]
+    known += [LLAMA3 | {"model_type": name.split()[0]} | more for name, more, *_ in COUNTED]
+    data = next(data for data in known if data["model_type"] == kind)
+    layers = "n_layer" if kind == "gpt2" else "num_hidden_layers"
+    windows = {"use_sliding_window": True, "max_window_layers": 10**9}
+    with pytest.raises(InputError, match="1000000000 layers; give at most 10000 layers"):
+        parse(data | windows | {layers: 10**9})
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [
