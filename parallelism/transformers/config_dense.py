@@ -13,20 +13,21 @@ from parallelism.transformers.config_parts import (
     layers_of,
     llama,
     plain,
+    windowed,
 )
-from parallelism.transformers.config_windows import late_window
+from parallelism.transformers.config_windows import late_window, window_without_positions
 
 
 def _mistral(config: ConfigFields) -> dict[str, Any]:
-    return plain(config, width=4096)
+    return windowed(config, width=4096)
 
 
 def _ministral3(config: ConfigFields) -> dict[str, Any]:
-    return plain(config, head_dim=128)
+    return windowed(config, head_dim=128)
 
 
 def _phi3(config: ConfigFields) -> dict[str, Any]:
-    return plain(config, kv_default=True)
+    return windowed(config, kv_default=True)
 
 
 def _qwen2(config: ConfigFields) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def _gemma(config: ConfigFields) -> dict[str, Any]:
 
 
 def _gemma2(config: ConfigFields) -> dict[str, Any]:
-    described = plain(config, head_dim=256, tied=True, width=4096, every=2, **biased(config))
+    described = windowed(config, head_dim=256, tied=True, width=4096, every=2, **biased(config))
     return described | {"layer_norms": 4}
 
 
@@ -52,7 +53,7 @@ def _gemma3(config: ConfigFields) -> dict[str, Any]:
     config.expect(
         "use_bidirectional_attention", False, because="only causal attention is known; give false"
     )
-    described = plain(
+    described = windowed(
         config, head_dim=256, head_norm=True, tied=True, width=4096, every=6, **biased(config)
     )
     return described | {"layer_norms": 4}
@@ -68,12 +69,7 @@ def _arcee(config: ConfigFields) -> dict[str, Any]:
 
 def _smollm3(config: ConfigFields) -> dict[str, Any]:
     described = llama(config, tied=True)
-    config.expect(
-        "use_sliding_window", False, because="SmolLM3 is known without it only; give false"
-    )
-    config.count("sliding_window", default=0)
-    config.words("layer_types")
-    return described
+    return described | {"window": window_without_positions(config, described["layers"])}
 
 
 def _seed_oss(config: ConfigFields) -> dict[str, Any]:
@@ -90,11 +86,11 @@ def _olmo2(config: ConfigFields) -> dict[str, Any]:
 
 
 def _olmo3(config: ConfigFields) -> dict[str, Any]:
-    return plain(config, kv_default=True, wide_norm=True, width=4096, every=4, **biased(config))
+    return windowed(config, kv_default=True, wide_norm=True, width=4096, every=4, **biased(config))
 
 
 def _exaone4(config: ConfigFields) -> dict[str, Any]:
-    return plain(config, head_norm=True, width=4096, every=4)
+    return windowed(config, head_norm=True, width=4096, every=4)
 
 
 def _glm(config: ConfigFields) -> dict[str, Any]:
@@ -117,7 +113,7 @@ def _nemotron(config: ConfigFields) -> dict[str, Any]:
 
 def _starcoder2(config: ConfigFields) -> dict[str, Any]:
     bias = config.flag("use_bias", True)
-    described = plain(config, tied=True, query_bias=bias, output_bias=bias)
+    described = windowed(config, tied=True, query_bias=bias, output_bias=bias)
     return described | {"gated": False, "bias": bias, "norm": "layernorm"}
 
 
@@ -136,7 +132,7 @@ def _cohere(config: ConfigFields) -> dict[str, Any]:
 
 
 def _cohere2(config: ConfigFields) -> dict[str, Any]:
-    described = plain(config, kv_default=True, tied=True, width=4096, every=4, **biased(config))
+    described = windowed(config, kv_default=True, tied=True, width=4096, every=4, **biased(config))
     return described | {"parallel": True, "layer_norms": 1}
 
 

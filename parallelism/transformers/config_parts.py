@@ -76,20 +76,29 @@ def llama(
     }
 
 
-def plain(
-    config: ConfigFields, *, tied: bool = False, width: int = 0, every: int = 0, **attention: Any
-) -> dict[str, Any]:
+def plain(config: ConfigFields, *, tied: bool = False, **attention: Any) -> dict[str, Any]:
     """Return gated feed-forward, RMSNorm and rotary positions, without biases outside attention.
 
-    ``tied``, ``width`` and ``every`` are the family's own; see `config_windows.sliding_window`.
+    ``tied`` is the family's own. It has no windows; see `windowed`.
     """
     body = body_of(config)
     return body | {
         "attention": grouped(config, body["hidden"], **attention),
         "gated": True,
         "tied": config.flag("tie_word_embeddings", tied),
-        "window": sliding_window(config, body["layers"], width=width, every=every),
     }
+
+
+def windowed(
+    config: ConfigFields, *, width: int = 0, every: int = 0, **more: Any
+) -> dict[str, Any]:
+    """Return `plain`, in a family that reads sliding windows.
+
+    ``width`` and ``every`` are the family's own; see `config_windows.sliding_window`.
+    """
+    described = plain(config, **more)
+    window = sliding_window(config, described["layers"], width=width, every=every)
+    return described | {"window": window}
 
 
 def biased(config: ConfigFields, usual: bool = False) -> dict[str, bool]:

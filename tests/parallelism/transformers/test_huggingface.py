@@ -178,6 +178,12 @@ def test_norms_and_biases_of_glm_heads_are_read() -> None:
     assert not parse(GLM).attention.output_bias
 
 
+def test_norms_of_minimax_queries_and_keys_may_be_left_out() -> None:
+    data = llama_like("minimax_m2", 3, 64, 8, 2, 96, 99, num_local_experts=4, num_experts_per_tok=2)
+    less = parse(data).parameters - parse(data | {"use_qk_norm": False}).parameters
+    assert less == 3 * (8 + 2) * 128
+
+
 def parse(data: dict[str, Any], **arguments: Any) -> Transformer:
     return transformer_from_config(data, "configuration 'x'", name="x", **arguments)
 
