@@ -16,7 +16,8 @@ from parallelism.transformers.costs import layer_costs, model_flops
 from parallelism.transformers.huggingface import transformer_from_config
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.presets import get_transformer
+from parallelism.transformers.load import load_transformer
+from parallelism.transformers.presets import get_transformer, override
 from parallelism.transformers.shares import layer_kinds
 from parallelism.transformers.stages import stage_weights
 
@@ -85,7 +86,7 @@ def test_kinds_of_layers_differ_by_experts_and_window() -> None:
 @pytest.mark.parametrize("name", ["gpt-oss-20b", "minimax-m2", "gemma3-27b", "llama4-scout"])
 @pytest.mark.parametrize("layout", [Layout(), Layout(tensor=8, pipeline=2)])
 def test_weights_of_the_ranks_are_the_models(name: str, layout: Layout) -> None:
-    model = get_transformer(name, layers=4, **({} if name == "minimax-m2" else {"window": None}))
+    model = get_transformer(name, layers=4)
     counts = stage_weights(model, layout)
     held = layout.tensor * sum(count.dense + count.expert for count in counts)
     # Each rank of a tensor group holds all norms, router weights and biases after the sum.
@@ -198,6 +199,32 @@ def test_families_without_windows_refuse_them(kind: str) -> None:
             transformer_from_config(data | {field: value}, "x", name="x")
         assert f"field '{field}' is " in str(error.value)
         assert f"{kind} models are not known with it" in str(error.value)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 5, 12, 23, 48, 100, 10_000])
+@pytest.mark.parametrize(
+    ("name", "every"), [("gpt-oss-20b", 2), ("gemma3-27b", 6), ("llama4-scout", 4)]
+)
+def test_other_numbers_of_layers_keep_the_pattern(name: str, every: int, layers: int) -> None:
+    window = get_transformer(name).window
+    again = load_transformer(name, layers=layers).window
+    assert again == replace(window, full_layers=tuple(range(every - 1, layers, every)))
+
+
+def test_layers_of_a_model_with_a_window() -> None:
+    first = replace(LLAMA3_8B, window=SlidingWindow(8, tuple(range(28))))
+    assert override(first, layers=30).window == SlidingWindow(8, tuple(range(28)))
+    assert override(first, layers=28).window is None
+    with pytest.raises(InputError) as error:
+        override(first, layers=40)
+    assert "layers is 40, but which of its 32 layers slide" in str(error.value)
+    given = SlidingWindow(8, (39,))
+    assert override(first, layers=40, window=given).window == given
+    every = replace(LLAMA3_8B, window=SlidingWindow(8))
+    assert override(every, layers=40).window == SlidingWindow(8)
+    for layers, words in {True: "layers is True", 10**9: "layers is 1000000000"}.items():
+        with pytest.raises(InputError, match=words):
+            override(every, layers=layers)
 
 
 @pytest.mark.parametrize(
