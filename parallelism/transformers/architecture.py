@@ -5,6 +5,7 @@ from itertools import pairwise
 from typing import Literal
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind, told
 from codesign_base.hashed_once import hashed_once
 
 Norm = Literal["layernorm", "rmsnorm"]
@@ -97,6 +98,9 @@ class Attention:
 
     def __post_init__(self) -> None:
         _check_counts("attention", self, {"heads": 1, "kv_heads": 1, "head_width": 1})
+        check_kind(
+            "attention: latent", self.latent, LatentAttention | None, "None, or a LatentAttention"
+        )
         if self.heads % self.kv_heads:
             raise InputError(
                 f"attention: kv_heads is {self.kv_heads}, which does not divide the {self.heads} "
@@ -160,10 +164,15 @@ class SlidingWindow:
 
     def __post_init__(self) -> None:
         _check_counts("sliding window", self, {"width": 1})
-        if any(a >= b for a, b in pairwise((-1, *self.full_layers))):
+        full = self.full_layers
+        if (
+            not isinstance(full, tuple)
+            or any(type(layer) is not int for layer in full)
+            or any(a >= b for a, b in pairwise((-1, *full)))
+        ):
             raise InputError(
-                f"sliding window: full_layers is {list(self.full_layers)!r}; give layer numbers "
-                "from 0 in ascending order"
+                f"sliding window: full_layers is {told(full)}; give a tuple of layer numbers from "
+                "0 in ascending order"
             )
 
     def share(self, sequence: int) -> float:
@@ -237,6 +246,14 @@ class Experts:
             )
         if self.shared and not self.shared_width:
             raise InputError("experts: shared_width is 0 but there are shared experts; give it")
+
+
+_HERE = "of parallelism.transformers.architecture"
+_PARTS = (
+    ("attention", Attention, f"an Attention {_HERE}"),
+    ("experts", Experts | None, f"None, or Experts {_HERE}"),
+    ("window", SlidingWindow | None, f"None, or a SlidingWindow {_HERE}"),
+)
 
 
 @hashed_once
@@ -314,6 +331,9 @@ class Transformer:
             {"layers": 1, "hidden": 1, "feed_forward": 1, "vocabulary": 0, "sequence": 1,
              "positions": 0, "patch": 0, "classes": 0, "dense_bytes": 1},
         )  # fmt: skip
+        for name, kind, instead in _PARTS:
+            what = f"transformer {self.name!r}: {name}"
+            check_kind(what, getattr(self, name), kind, instead)
         if bool(self.vocabulary) == bool(self.patch):
             raise InputError(
                 f"transformer {self.name!r}: vocabulary is {self.vocabulary} and patch "

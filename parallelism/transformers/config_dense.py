@@ -10,22 +10,24 @@ from parallelism.transformers.config_parts import (
     biased,
     body_of,
     heads_of,
+    layers_of,
     llama,
     plain,
+    windowed,
 )
-from parallelism.transformers.config_windows import late_window
+from parallelism.transformers.config_windows import late_window, window_without_positions
 
 
 def _mistral(config: ConfigFields) -> dict[str, Any]:
-    return plain(config, width=4096)
+    return windowed(config, width=4096)
 
 
 def _ministral3(config: ConfigFields) -> dict[str, Any]:
-    return plain(config, head_dim=128)
+    return windowed(config, head_dim=128)
 
 
 def _phi3(config: ConfigFields) -> dict[str, Any]:
-    return plain(config, kv_default=True)
+    return windowed(config, kv_default=True)
 
 
 def _qwen2(config: ConfigFields) -> dict[str, Any]:
@@ -43,7 +45,7 @@ def _gemma(config: ConfigFields) -> dict[str, Any]:
 
 
 def _gemma2(config: ConfigFields) -> dict[str, Any]:
-    described = plain(config, head_dim=256, tied=True, width=4096, every=2, **biased(config))
+    described = windowed(config, head_dim=256, tied=True, width=4096, every=2, **biased(config))
     return described | {"layer_norms": 4}
 
 
@@ -51,7 +53,7 @@ def _gemma3(config: ConfigFields) -> dict[str, Any]:
     config.expect(
         "use_bidirectional_attention", False, because="only causal attention is known; give false"
     )
-    described = plain(
+    described = windowed(
         config, head_dim=256, head_norm=True, tied=True, width=4096, every=6, **biased(config)
     )
     return described | {"layer_norms": 4}
@@ -66,12 +68,8 @@ def _arcee(config: ConfigFields) -> dict[str, Any]:
 
 
 def _smollm3(config: ConfigFields) -> dict[str, Any]:
-    config.expect(
-        "use_sliding_window", False, because="SmolLM3 is known without it only; give false"
-    )
-    config.count("sliding_window", default=0)
-    config.words("layer_types")
-    return llama(config, tied=True)
+    described = llama(config, tied=True)
+    return described | {"window": window_without_positions(config, described["layers"])}
 
 
 def _seed_oss(config: ConfigFields) -> dict[str, Any]:
@@ -88,11 +86,11 @@ def _olmo2(config: ConfigFields) -> dict[str, Any]:
 
 
 def _olmo3(config: ConfigFields) -> dict[str, Any]:
-    return plain(config, kv_default=True, wide_norm=True, width=4096, every=4, **biased(config))
+    return windowed(config, kv_default=True, wide_norm=True, width=4096, every=4, **biased(config))
 
 
 def _exaone4(config: ConfigFields) -> dict[str, Any]:
-    return plain(config, head_norm=True, width=4096, every=4)
+    return windowed(config, head_norm=True, width=4096, every=4)
 
 
 def _glm(config: ConfigFields) -> dict[str, Any]:
@@ -115,7 +113,7 @@ def _nemotron(config: ConfigFields) -> dict[str, Any]:
 
 def _starcoder2(config: ConfigFields) -> dict[str, Any]:
     bias = config.flag("use_bias", True)
-    described = plain(config, tied=True, query_bias=bias, output_bias=bias)
+    described = windowed(config, tied=True, query_bias=bias, output_bias=bias)
     return described | {"gated": False, "bias": bias, "norm": "layernorm"}
 
 
@@ -134,7 +132,7 @@ def _cohere(config: ConfigFields) -> dict[str, Any]:
 
 
 def _cohere2(config: ConfigFields) -> dict[str, Any]:
-    described = plain(config, kv_default=True, tied=True, width=4096, every=4, **biased(config))
+    described = windowed(config, kv_default=True, tied=True, width=4096, every=4, **biased(config))
     return described | {"parallel": True, "layer_norms": 1}
 
 
@@ -142,7 +140,7 @@ def _gpt2(config: ConfigFields) -> dict[str, Any]:
     hidden = config.count("n_embd", "hidden_size")
     heads, width = heads_of(config, hidden)
     return {
-        "layers": config.count("n_layer", "num_hidden_layers"),
+        "layers": layers_of(config, "n_layer", "num_hidden_layers"),
         "hidden": hidden,
         "attention": Attention(heads, heads, width, query_bias=True, output_bias=True),
         "feed_forward": config.count("n_inner", default=4 * hidden),
@@ -177,7 +175,7 @@ def _opt(config: ConfigFields) -> dict[str, Any]:
     config.expect("_remove_final_layer_norm", False, because=only)
     bias = config.flag("enable_bias", True)
     return {
-        "layers": config.count("num_hidden_layers"),
+        "layers": layers_of(config),
         "hidden": hidden,
         "attention": Attention(heads, heads, width, query_bias=bias, output_bias=bias),
         "feed_forward": config.count("ffn_dim"),
@@ -204,7 +202,7 @@ def _falcon(config: ConfigFields) -> dict[str, Any]:
         raise config.wrong("num_ln_in_parallel_attn", "give 1 or 2")
     bias = config.flag("bias", False)
     return {
-        "layers": config.count("num_hidden_layers", "n_layer"),
+        "layers": layers_of(config, "num_hidden_layers", "n_layer"),
         "hidden": hidden,
         "attention": Attention(heads, kv, width, query_bias=bias, output_bias=bias),
         "feed_forward": config.count("ffn_hidden_size", default=4 * hidden),
@@ -229,7 +227,7 @@ def _vit(config: ConfigFields) -> dict[str, Any]:
         raise config.wrong("patch_size", f"it does not divide image_size {image}; give a divisor")
     tokens = (image // side) ** 2 + 1
     return {
-        "layers": config.count("num_hidden_layers"),
+        "layers": layers_of(config),
         "hidden": hidden,
         "attention": Attention(
             heads, heads, width, query_bias=config.flag("qkv_bias", True), output_bias=True

@@ -7,7 +7,7 @@ from typing import Any
 
 from parallelism.transformers.architecture import Attention, Experts, LatentAttention
 from parallelism.transformers.config_fields import ConfigFields
-from parallelism.transformers.config_parts import biased, body_of, grouped, plain
+from parallelism.transformers.config_parts import biased, body_of, grouped, plain, windowed
 from parallelism.transformers.config_windows import chunks, late_window
 
 
@@ -23,7 +23,7 @@ def _sparse_layers(config: ConfigFields, layers: int) -> dict[str, Any]:
 
 
 def _mixtral(config: ConfigFields) -> dict[str, Any]:
-    return _of_one_width(config, plain(config))
+    return _of_one_width(config, windowed(config))
 
 
 def _of_one_width(config: ConfigFields, described: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -46,12 +46,14 @@ def _olmoe(config: ConfigFields) -> dict[str, Any]:
 
 
 def _minimax_m2(config: ConfigFields) -> dict[str, Any]:
-    config.flag("use_qk_norm", True)
-    return _of_one_width(config, plain(config, wide_norm=True, head_dim=128), router_bias=True)
+    described = plain(config, wide_norm=config.flag("use_qk_norm", True), head_dim=128)
+    return _of_one_width(config, described, router_bias=True)
 
 
 def _gpt_oss(config: ConfigFields) -> dict[str, Any]:
-    described = plain(config, head_dim=64, width=128, every=2, sinks=True, **biased(config, True))
+    described = windowed(
+        config, head_dim=64, width=128, every=2, sinks=True, **biased(config, True)
+    )
     return _of_one_width(config, described, router_bias=True) | {"bias": True}
 
 
@@ -175,7 +177,7 @@ def _dots1(config: ConfigFields) -> dict[str, Any]:
 
 
 def _exaone_moe(config: ConfigFields) -> dict[str, Any]:
-    described = plain(config, head_norm=True, width=4096, every=4)
+    described = windowed(config, head_norm=True, width=4096, every=4)
     experts = _with_shared(config, 1, True)
     kinds = config.words("mlp_layer_types")
     dense = kinds.count("dense")

@@ -36,10 +36,10 @@ class ConfigFields:
                 return name, self.data[name]
         return names[0], None
 
-    def missing(self, name: str) -> InputError:
-        """Return the error for a field that is not there."""
+    def missing(self, name: str, beside: str = "") -> InputError:
+        """Return the error for a field that is not there, and is needed beside others."""
         return InputError(
-            f"{self.where}: field {name!r} is missing; a {self.kind} configuration needs it"
+            f"{self.where}: field {name!r} is missing; a {self.kind} configuration{beside} needs it"
         )
 
     def wrong(self, name: str, remedy: str) -> InputError:
@@ -104,10 +104,14 @@ class ConfigFields:
     def refuse_leftovers(self, names: Iterable[str]) -> None:
         """Refuse fields that change the architecture but that nothing has read.
 
-        Zero, false, null and empty values say that the feature is not used.
+        Zero, false, null and empty values say that the feature is not used; so do layers that
+        all meet all keys.
         """
         for name in names:
-            if name not in self._taken and self.data.get(name):
+            value = self.data.get(name)
+            if isinstance(value, list) and all(entry == "full_attention" for entry in value):
+                continue
+            if name not in self._taken and value:
                 raise self.wrong(
                     name, f"{self.kind} models are not known with it; remove it, or plan with a "
                     "model file",

@@ -2,15 +2,30 @@
 
 from typing import Any
 
-from parallelism.transformers.architecture import Attention
+from codesign_base import InputError
+from parallelism.transformers.architecture import MOST_LAYERS, Attention
 from parallelism.transformers.config_fields import ConfigFields
 from parallelism.transformers.config_windows import sliding_window
+
+
+def layers_of(config: ConfigFields, *names: str) -> int:
+    """Return the number of layers, which lists over all layers can be made of.
+
+    Raises
+    ------
+    InputError
+        If there are more than any model has.
+    """
+    layers = config.count(*names or ("num_hidden_layers",))
+    if layers > MOST_LAYERS:
+        raise InputError(f"{config.where}: {layers} layers; give at most {MOST_LAYERS} layers")
+    return layers
 
 
 def body_of(config: ConfigFields) -> dict[str, Any]:
     """Read what nearly all decoders spell alike."""
     return {
-        "layers": config.count("num_hidden_layers"),
+        "layers": layers_of(config),
         "hidden": config.count("hidden_size"),
         "feed_forward": config.count("intermediate_size"),
         "vocabulary": config.count("vocab_size"),
@@ -61,20 +76,29 @@ def llama(
     }
 
 
-def plain(
-    config: ConfigFields, *, tied: bool = False, width: int = 0, every: int = 0, **attention: Any
-) -> dict[str, Any]:
+def plain(config: ConfigFields, *, tied: bool = False, **attention: Any) -> dict[str, Any]:
     """Return gated feed-forward, RMSNorm and rotary positions, without biases outside attention.
 
-    ``tied``, ``width`` and ``every`` are the family's own; see `config_windows.sliding_window`.
+    ``tied`` is the family's own. It has no windows; see `windowed`.
     """
     body = body_of(config)
     return body | {
         "attention": grouped(config, body["hidden"], **attention),
         "gated": True,
         "tied": config.flag("tie_word_embeddings", tied),
-        "window": sliding_window(config, body["layers"], width=width, every=every),
     }
+
+
+def windowed(
+    config: ConfigFields, *, width: int = 0, every: int = 0, **more: Any
+) -> dict[str, Any]:
+    """Return `plain`, in a family that reads sliding windows.
+
+    ``width`` and ``every`` are the family's own; see `config_windows.sliding_window`.
+    """
+    described = plain(config, **more)
+    window = sliding_window(config, described["layers"], width=width, every=every)
+    return described | {"window": window}
 
 
 def biased(config: ConfigFields, usual: bool = False) -> dict[str, bool]:

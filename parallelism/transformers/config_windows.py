@@ -3,8 +3,7 @@
 from parallelism.transformers.architecture import SlidingWindow
 from parallelism.transformers.config_fields import ConfigFields
 
-_KINDS = ("full_attention", "sliding_attention", "chunked_attention")
-_ONLY = f"only {', '.join(_KINDS)} are known; plan with a model file"
+_FULL, _SLIDING, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
 
 
 def sliding_window(
@@ -28,7 +27,7 @@ def sliding_window(
     """
     width = config.count("sliding_window", default=0 if "sliding_window" in config.data else width)
     every = _pattern(config, every)
-    full = full_layers(config, layers, width)
+    full = _full_layers(config, layers, width)
     if full is None:
         full = tuple(range(every - 1, layers, every)) if every and width else ()
     return SlidingWindow(width, full) if width and len(full) < layers else None
@@ -50,9 +49,18 @@ def late_window(
     """
     width = config.count("sliding_window", default=0 if "sliding_window" in config.data else 4096)
     first = config.count("max_window_layers", default=late, least=0) if late else 0
-    width = width if not asked or config.flag("use_sliding_window", False) else 0
-    full = full_layers(config, layers, width)
+    width, needs = _if_asked(config, width) if asked else (width, "sliding_window")
+    full = _full_layers(config, layers, width, needs=needs)
     full = tuple(range(min(first, layers))) if full is None else full
+    return SlidingWindow(width, full) if width and len(full) < layers else None
+
+
+def window_without_positions(config: ConfigFields, layers: int) -> SlidingWindow | None:
+    """Return the window of layers without rotary positions, if one is asked for (SmolLM3)."""
+    width, needs = _if_asked(config, config.count("sliding_window", default=0))
+    full = _full_layers(config, layers, width, needs=needs)
+    if full is None:
+        full = _rotary(config, layers)
     return SlidingWindow(width, full) if width and len(full) < layers else None
 
 
@@ -61,38 +69,70 @@ def chunks(config: ConfigFields, layers: int) -> SlidingWindow | None:
     width = config.count(
         "attention_chunk_size", default=0 if "attention_chunk_size" in config.data else 8192
     )
-    every = config.count("no_rope_layer_interval", default=4)
-    rotary = config.indices("no_rope_layers") or [int((i + 1) % every != 0) for i in range(layers)]
-    full = full_layers(config, layers, width)
+    rotary = _rotary(config, layers)
+    full = _full_layers(config, layers, width, _CHUNKED, "attention_chunk_size")
     if full is None:
-        full = tuple(i for i in range(layers) if i >= len(rotary) or not rotary[i])
+        full = tuple(sorted(set(range(layers)) - set(rotary)))
     return SlidingWindow(width, full, chunked=True) if width and len(full) < layers else None
 
 
-def full_layers(config: ConfigFields, layers: int, width: int) -> tuple[int, ...] | None:
+def _if_asked(config: ConfigFields, width: int) -> tuple[int, str]:
+    """Return a window's width, and the field that sets it; ``use_sliding_window`` must be true."""
+    if config.flag("use_sliding_window", False):
+        return width, "sliding_window"
+    return 0, "use_sliding_window"
+
+
+def _full_layers(
+    config: ConfigFields,
+    layers: int,
+    width: int,
+    kind: str = _SLIDING,
+    needs: str = "sliding_window",
+) -> tuple[int, ...] | None:
     """Return the layers that ``layer_types`` says to meet all keys; None where it is not given.
+
+    Parameters
+    ----------
+    config : ConfigFields
+    layers, width : int
+    kind : str, optional
+        Of the family's layers with a window.
+    needs : str, optional
+        The field without which there is no width.
 
     Raises
     ------
     InputError
-        If a kind is not known, the list has another length than layers, or layers slide in it but
-        no width is given.
+        If the family has no such kind, the list has another length than layers, or layers have a
+        window in it but no width is given.
     """
     kinds = config.words("layer_types")
     if not kinds:
         return None
-    if any(kind not in _KINDS for kind in kinds):
-        raise config.wrong("layer_types", _ONLY)
+    if any(one not in (_FULL, kind) for one in kinds):
+        raise config.wrong(
+            "layer_types", f"only {_FULL} and {kind} are known; plan with a model file"
+        )
     if len(kinds) != layers:
         raise config.wrong(
             "layer_types", f"it names {len(kinds)} of {layers} layers; give a kind for each"
         )
-    full = tuple(i for i, kind in enumerate(kinds) if kind == _KINDS[0])
+    full = tuple(i for i, one in enumerate(kinds) if one == _FULL)
     if len(full) < layers and not width:
-        raise config.missing(
-            "attention_chunk_size" if "chunked_attention" in kinds else "sliding_window"
-        )
+        if config.data.get(needs) is None:
+            raise config.missing(needs, f" with layers of {kind}")
+        raise config.wrong(needs, f"layer_types has layers of {kind}; give true, or {_FULL}")
     return full
+
+
+def _rotary(config: ConfigFields, layers: int) -> tuple[int, ...]:
+    """Return the layers with rotary positions, which ``no_rope_layers`` marks with 1."""
+    every = config.count("no_rope_layer_interval", default=4)
+    marks = config.indices("no_rope_layers")
+    if marks and (len(marks) != layers or set(marks) - {0, 1}):
+        raise config.wrong("no_rope_layers", f"give 0 or 1 for each of the {layers} layers")
+    return tuple(i for i in range(layers) if (marks[i] if marks else (i + 1) % every))
 
 
 def _pattern(config: ConfigFields, usual: int) -> int:

@@ -20,7 +20,6 @@ from parallelism.transformers.config_fields import ConfigFields
 
 # The sequence of a job that names none, if the model allows as many.
 DEFAULT_SEQUENCE = 4096
-_MOST_LAYERS = 10_000
 _FAMILIES = {**DENSE_FAMILIES, **EXPERT_FAMILIES}
 
 # What changes the architecture where a family has it.
@@ -100,10 +99,6 @@ def transformer_from_config(
     _check_head(config)
     described = _FAMILIES[kind](config)
     config.refuse_leftovers(_ARCHITECTURAL)
-    if described["layers"] > _MOST_LAYERS:
-        raise InputError(
-            f"{where}: {described['layers']} layers; give at most {_MOST_LAYERS} layers"
-        )
     if "sequence" in described:
         if sequence not in (None, described["sequence"]):
             raise InputError(

@@ -44,8 +44,9 @@ def load_transformer(name_or_path: str | Path, **overrides: Any) -> Transformer:
     name_or_path : str or Path
         A key of `TRANSFORMERS`, a ``config.json``, or the directory that holds one.
     **overrides
-        Fields of `Transformer`; ``sequence`` is checked against a configuration's positions
-        and sliding window.
+        Fields of `Transformer`; ``sequence`` is checked against a configuration's learned
+        positions. Where ``layers`` is given without ``window``, fewer layers have the window that
+        the first ones had, and more of them repeat the pattern.
 
     Raises
     ------

@@ -8,6 +8,7 @@ from typing import Any
 from codesign_base import InputError
 from parallelism.suggestions import suggestion
 from parallelism.transformers.architecture import (
+    MOST_LAYERS,
     Attention,
     Experts,
     LatentAttention,
@@ -272,10 +273,14 @@ TRANSFORMERS: Mapping[str, Transformer] = MappingProxyType({model.name: model fo
 def override(model: Transformer, **changes: Any) -> Transformer:
     """Return a transformer with some of its fields replaced.
 
+    Where ``layers`` is given without ``window``, fewer layers have the window that the first ones
+    had, and more of them repeat the pattern.
+
     Raises
     ------
     InputError
-        If a field does not exist or a value is out of range.
+        If a field does not exist, a value is out of range, or the window of more layers has no
+        pattern to repeat.
     """
     known = [field.name for field in fields(Transformer)]
     for name in changes:
@@ -283,7 +288,29 @@ def override(model: Transformer, **changes: Any) -> Transformer:
             raise InputError(
                 f"transformer {model.name!r} has no field {name!r}; {suggestion(name, known)}"
             )
+    layers = changes.get("layers")
+    if type(layers) is int and 0 < layers <= MOST_LAYERS and "window" not in changes:
+        changes["window"] = _window_of(model, layers)
     return replace(model, **changes)
+
+
+def _window_of(model: Transformer, layers: int) -> SlidingWindow | None:
+    """Return the window of a transformer that has another number of layers."""
+    window, known = model.window, model.layers
+    if window is None or layers == known:
+        return window
+    slides = [model.slides(layer) for layer in range(known)]
+    if layers > known:
+        # What does not come twice is no pattern, such as a few full layers before all others.
+        period = next((p for p in range(1, known // 2 + 1) if slides[p:] == slides[:-p]), None)
+        if period is None:
+            raise InputError(
+                f"transformer {model.name!r}: layers is {layers}, but which of its {known} layers "
+                "slide has no pattern that could be repeated; give window, too"
+            )
+        slides = [slides[layer % period] for layer in range(layers)]
+    full = tuple(layer for layer in range(layers) if not slides[layer])
+    return replace(window, full_layers=full) if len(full) < layers else None
 
 
 def get_transformer(name: str, /, **overrides: Any) -> Transformer:
@@ -294,7 +321,7 @@ def get_transformer(name: str, /, **overrides: Any) -> Transformer:
     name : str
         A key of `TRANSFORMERS`.
     **overrides
-        Fields of `Transformer`.
+        Fields of `Transformer`; see `override`.
 
     Raises
     ------

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from heapq import heapify, heappush, heapreplace
 
 # Of the busiest stage's work, below which a balanced map is not worth another layout.
 _LEAST_GAIN = 0.01
@@ -66,13 +67,22 @@ def balanced_layers(layers: int, stages: tuple[int, ...], ends: Ends) -> tuple[i
     loads[stages[-1]] += ends[1]
     own = [ends[0], *[0.0] * (last - 1), ends[1]] if last else [sum(ends)]
 
-    def rank(index: int) -> tuple[float, float, float]:
-        return loads[stages[index]], counts[index] + own[index], abs(index - 0.5 * last)
+    def rank(index: int) -> tuple[float, float, int]:
+        return counts[index] + own[index], abs(index - 0.5 * last), index
 
+    # Parts of each stage, and stages with their first part, each with the least at the front.
+    parts: list[list[tuple[float, float, int]]] = [[] for _ in loads]
+    for index, stage in enumerate(stages):
+        heappush(parts[stage], rank(index))
+    least = [(load, *first) for load, (first, *_) in zip(loads, parts, strict=True)]
+    heapify(least)
     for _ in range(layers - last):
-        index = min(range(last + 1), key=rank)
+        index = least[0][-1]
+        stage = stages[index]
         counts[index] += 1
-        loads[stages[index]] += 1.0
+        loads[stage] += 1.0
+        heapreplace(parts[stage], rank(index))
+        heapreplace(least, (loads[stage], *parts[stage][0]))
     return tuple(counts)
 
 

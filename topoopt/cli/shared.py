@@ -95,7 +95,8 @@ JOB: Options = {
         "2 to 8, or 12 of one layer",
     ),
     "stage_layers": _considered(
-        "Layers of each part along the model, such as 3,4x13,3,3.", "as even as they go"
+        "Layers of each part along the model, such as 3,4x13,3,3.",
+        "as even as they go, and balanced with embedding and head",
     ),
     "microbatch": _considered("Samples of a microbatch considered.", "1,2,4,8"),
     "pipeline_schedule": _considered(

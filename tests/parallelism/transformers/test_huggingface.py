@@ -178,6 +178,12 @@ def test_norms_and_biases_of_glm_heads_are_read() -> None:
     assert not parse(GLM).attention.output_bias
 
 
+def test_norms_of_minimax_queries_and_keys_may_be_left_out() -> None:
+    data = llama_like("minimax_m2", 3, 64, 8, 2, 96, 99, num_local_experts=4, num_experts_per_tok=2)
+    less = parse(data).parameters - parse(data | {"use_qk_norm": False}).parameters
+    assert less == 3 * (8 + 2) * 128
+
+
 def parse(data: dict[str, Any], **arguments: Any) -> Transformer:
     return transformer_from_config(data, "configuration 'x'", name="x", **arguments)
 
@@ -300,6 +306,17 @@ def test_refusals_name_the_field(change: dict[str, Any], words: str) -> None:
         parse(LLAMA3 | change)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_no_family_makes_lists_of_more_layers_than_models_have(kind: str) -> None:
+    known = [data for data, *_ in (*RELEASED.values(), *PRINTED.values())]
+    known += [LLAMA3 | {"model_type": name.split()[0]} | more for name, more, *_ in COUNTED]
+    data = next(data for data in known if data["model_type"] == kind)
+    layers = "n_layer" if kind == "gpt2" else "num_hidden_layers"
+    windows = {"use_sliding_window": True, "max_window_layers": 10**9}
+    with pytest.raises(InputError, match="1000000000 layers; give at most 10000 layers"):
+        parse(data | windows | {layers: 10**9})
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from codesign_base import InputError
+from parallelism.transformers.architecture import Attention
 from parallelism.transformers.load import is_transformer, load_transformer
 from parallelism.transformers.presets import (
     TRANSFORMERS,
@@ -138,6 +139,14 @@ def test_fields_may_be_replaced() -> None:
         (lambda: load_transformer("llama-8b"), "config.json"),
         (lambda: get_transformer("gpt2", layer=3), "did you mean 'layers'"),
         (lambda: get_transformer("gpt2", layers=0), "layers is 0"),
+        (lambda: load_transformer("gpt2", window="x"), "window is 'x'; give None, or a Sliding"),
+        (lambda: load_transformer("gpt2", window=128), "window is 128; give None"),
+        (lambda: load_transformer("gpt2", window={"width": 8}), "window is {'width': 8}; give"),
+        (lambda: load_transformer("gpt2", experts="x"), "experts is 'x'; give None, or Experts"),
+        (lambda: load_transformer("gpt2", experts=8), "experts is 8; give None, or Experts"),
+        (lambda: load_transformer("gpt2", attention="x"), "attention is 'x'; give an Attention"),
+        (lambda: load_transformer("gpt2", attention=None), "attention is None; give an Attention"),
+        (lambda: Attention(2, 2, 8, latent="x"), "latent is 'x'; give None, or a LatentAttention"),
         (lambda: get_transformer("gpt2", layer_norms=3), "layer_norms is 3"),
         (lambda: get_transformer("gpt2", layer_norms=1), "parallel=True"),
         (lambda: get_transformer("vit-b-16", tied=True), "no vocabulary projection"),

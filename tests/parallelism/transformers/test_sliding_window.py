@@ -16,7 +16,8 @@ from parallelism.transformers.costs import layer_costs, model_flops
 from parallelism.transformers.huggingface import transformer_from_config
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.presets import get_transformer
+from parallelism.transformers.load import load_transformer
+from parallelism.transformers.presets import get_transformer, override
 from parallelism.transformers.shares import layer_kinds
 from parallelism.transformers.stages import stage_weights
 
@@ -85,7 +86,7 @@ def test_kinds_of_layers_differ_by_experts_and_window() -> None:
 @pytest.mark.parametrize("name", ["gpt-oss-20b", "minimax-m2", "gemma3-27b", "llama4-scout"])
 @pytest.mark.parametrize("layout", [Layout(), Layout(tensor=8, pipeline=2)])
 def test_weights_of_the_ranks_are_the_models(name: str, layout: Layout) -> None:
-    model = get_transformer(name, layers=4, **({} if name == "minimax-m2" else {"window": None}))
+    model = get_transformer(name, layers=4)
     counts = stage_weights(model, layout)
     held = layout.tensor * sum(count.dense + count.expert for count in counts)
     # Each rank of a tensor group holds all norms, router weights and biases after the sum.
@@ -115,6 +116,7 @@ LLAMA4 = QWEN | {
     "model_type": "llama4_text", "num_local_experts": 4, "num_experts_per_tok": 1,
     "intermediate_size_mlp": 96, "sliding_window": None,
 }  # fmt: skip
+SMOLLM3 = QWEN | {"model_type": "smollm3"}
 GEMMA3 = QWEN | {"model_type": "gemma3_text", "num_hidden_layers": 7}
 
 
@@ -130,6 +132,11 @@ GEMMA3 = QWEN | {"model_type": "gemma3_text", "num_hidden_layers": 7}
         (GEMMA3, [0, 1, 2, 3, 4, 6], 32),
         (GEMMA3 | {"sliding_window_pattern": 3}, [0, 1, 3, 4, 6], 32),
         (QWEN | {"model_type": "exaone4", "sliding_window_pattern": "LLG"}, [0, 1, 3, 4], 32),
+        (SMOLLM3, [], 0),
+        (SMOLLM3 | {"use_sliding_window": True}, [3], 32),
+        (SMOLLM3 | {"use_sliding_window": True, "sliding_window": None}, [], 0),
+        (SMOLLM3 | {"use_sliding_window": True, "no_rope_layers": [1, 0, 0, 1, 1, 1]}, [1, 2], 32),
+        (SMOLLM3 | {"use_sliding_window": True, "layer_types": KINDS * 3}, [0, 2, 4], 32),
         (LLAMA4, [0, 1, 2, 4, 5], 8192),
         (LLAMA4 | {"no_rope_layers": [1, 0, 1, 0, 1, 1]}, [0, 2, 4, 5], 8192),
         (LLAMA4 | {"attention_chunk_size": 16, "no_rope_layer_interval": 2}, [0, 2, 4], 16),
@@ -147,25 +154,92 @@ def test_files_say_which_layers_slide(data: dict[str, Any], sliding: list[int], 
     ("change", "words"),
     [
         ({"layer_types": KINDS}, "it names 2 of 6 layers"),
-        ({"layer_types": ["linear_attention"] * 6}, "only full_attention, sliding_attention"),
-        ({"layer_types": KINDS * 3, "sliding_window": None}, "'sliding_window' is missing"),
+        ({"layer_types": ["linear_attention"] * 6}, "only full_attention and sliding_attention"),
+        ({"layer_types": KINDS * 3}, "'use_sliding_window' is missing"),
+        ({"layer_types": KINDS * 3, "use_sliding_window": False}, "'use_sliding_window' is False"),
+        ({"layer_types": KINDS * 3, "use_sliding_window": True, "sliding_window": None},
+         "'sliding_window' is missing; a qwen3 configuration with layers of sliding_attention"),
         ({"sliding_window": -1}, "'sliding_window' is -1"),
         ({"model_type": "exaone4", "sliding_window_pattern": "LGL"}, "letters such as LLLG"),
-        ({"model_type": "smollm3", "use_sliding_window": True}, "'use_sliding_window' is True"),
+        ({"model_type": "smollm3", "layer_types": KINDS * 3}, "'use_sliding_window' is missing"),
+        ({"model_type": "smollm3", "layer_types": KINDS}, "it names 2 of 6 layers"),
+        ({"model_type": "smollm3", "layer_types": ["x"] * 6}, "only full_attention and sliding"),
+        ({"model_type": "gemma3_text", "layer_types": ["chunked_attention"] * 6},
+         "only full_attention and sliding_attention are known"),
+        (LLAMA4 | {"layer_types": KINDS * 3}, "only full_attention and chunked_attention are"),
+        (LLAMA4 | {"no_rope_layers": [1, 1]}, "[1, 1]; give 0 or 1 for each of the 6 layers"),
+        (LLAMA4 | {"no_rope_layers": [5, -1, 1, 1, 1, 0]}, "give 0 or 1 for each"),
+        (LLAMA4 | {"sliding_window": 32}, "'sliding_window' is 32"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_with_windows_is_said(change: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError) as error:
         transformer_from_config(QWEN | change, "x", name="x")
     assert words in str(error.value)
 
 
+# Families whose classes know no window.
+NEVER = (
+    "ernie4_5", "ernie4_5_moe", "gemma", "glm", "glm4", "glm4_moe", "granitemoe", "hunyuan_v1_moe",
+    "llama", "minimax_m2", "olmo2", "olmoe", "solar_open", "stablelm",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NEVER)
+def test_families_without_windows_refuse_them(kind: str) -> None:
+    data = QWEN | {"model_type": kind, "sliding_window": None}
+    if kind in ("glm4_moe", "solar_open", "ernie4_5_moe"):
+        data |= {"moe_intermediate_size": 48}
+    if kind in ("glm4_moe", "granitemoe", "hunyuan_v1_moe", "minimax_m2", "olmoe", "solar_open"):
+        data |= {"num_experts": 8, "num_experts_per_tok": 2}
+    full = KINDS[1:] * 6
+    assert transformer_from_config(data | {"layer_types": full}, "x", name="x").window is None
+    for field, value in {"sliding_window": 32, "layer_types": KINDS * 3}.items():
+        with pytest.raises(InputError) as error:
+            transformer_from_config(data | {field: value}, "x", name="x")
+        assert f"field '{field}' is " in str(error.value)
+        assert f"{kind} models are not known with it" in str(error.value)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 5, 12, 23, 48, 100, 10_000])
+@pytest.mark.parametrize(
+    ("name", "every"), [("gpt-oss-20b", 2), ("gemma3-27b", 6), ("llama4-scout", 4)]
+)
+def test_other_numbers_of_layers_keep_the_pattern(name: str, every: int, layers: int) -> None:
+    window = get_transformer(name).window
+    again = load_transformer(name, layers=layers).window
+    assert again == replace(window, full_layers=tuple(range(every - 1, layers, every)))
+
+
+def test_layers_of_a_model_with_a_window() -> None:
+    first = replace(LLAMA3_8B, window=SlidingWindow(8, tuple(range(28))))
+    assert override(first, layers=30).window == SlidingWindow(8, tuple(range(28)))
+    assert override(first, layers=28).window is None
+    with pytest.raises(InputError) as error:
+        override(first, layers=40)
+    assert "layers is 40, but which of its 32 layers slide" in str(error.value)
+    given = SlidingWindow(8, (39,))
+    assert override(first, layers=40, window=given).window == given
+    every = replace(LLAMA3_8B, window=SlidingWindow(8))
+    assert override(every, layers=40).window == SlidingWindow(8)
+    for layers, words in {True: "layers is True", 10**9: "layers is 1000000000"}.items():
+        with pytest.raises(InputError, match=words):
+            override(every, layers=layers)
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: SlidingWindow(0), "width is 0"),
-        (lambda: SlidingWindow(8, (2, 1)), "full_layers is [2, 1]"),
-        (lambda: SlidingWindow(8, (-1,)), "full_layers is [-1]"),
+        (lambda: SlidingWindow(8, (2, 1)), "full_layers is (2, 1)"),
+        (lambda: SlidingWindow(8, (-1,)), "full_layers is (-1,)"),
+        (lambda: SlidingWindow(8, [1, 3]), "full_layers is [1, 3]; give a tuple"),
+        (lambda: SlidingWindow(8, ("a",)), "full_layers is ('a',); give a tuple"),
+        (lambda: SlidingWindow(8, None), "full_layers is None; give a tuple"),
+        (lambda: SlidingWindow(8, 3), "full_layers is 3; give a tuple"),
+        (lambda: SlidingWindow(8, (1.5,)), "full_layers is (1.5,); give a tuple"),
+        (lambda: SlidingWindow(8, (True,)), "full_layers is (True,); give a tuple"),
+        (lambda: SlidingWindow(8, range(1, 4, 2)), "full_layers is range(1, 4, 2); give a tuple"),
         (lambda: replace(LLAMA3_8B, window=SlidingWindow(8, (32,))), "layer 32 of 32"),
         (lambda: replace(LLAMA3_8B, window=SlidingWindow(8), causal=False), "causal is False"),
         (lambda: Attention(4, 2, 8, head_norm=True, wide_norm=True), "wide_norm is set"),

@@ -54,6 +54,41 @@ def test_no_map_has_a_lesser_busiest_stage(kind, stages, layers, first, last) ->
     assert busiest(found, of, ends) == min(busiest(one, of, ends) for one in maps)
 
 
+def one_by_one(layers, stages, ends):
+    """Return the balanced map by looking at every part for every layer."""
+    last = len(stages) - 1
+    counts = [1] * last + [0]
+    own = [(index == 0) * ends[0] + (index == last) * ends[1] for index in range(last + 1)]
+
+    def rank(index):
+        stage = [part for part in range(last + 1) if stages[part] == stages[index]]
+        load = sum(counts[part] + own[part] for part in stage)
+        return load, counts[index] + own[index], abs(index - last / 2)
+
+    for _ in range(layers - last):
+        counts[min(range(last + 1), key=rank)] += 1
+    return tuple(counts)
+
+
+@given(
+    st.sampled_from([("1f1b", 1), ("interleaved", 3), ("zero-bubble-v", 2)]), st.integers(1, 8),
+    st.integers(0, 80), st.integers(0, 40), st.integers(0, 40),
+)  # fmt: skip
+def test_each_layer_goes_to_the_stage_that_has_least(kind, stages, more, first, last) -> None:
+    name, chunks = kind
+    of = tuple(stage_of(name, stages, part) for part in range(stages * chunks))
+    # Sums of eighths are exact in any order.
+    ends, layers = (first / 8, last / 8), len(of) - 1 + more
+    assert balanced_layers(layers, of, ends) == one_by_one(layers, of, ends)
+
+
+def test_many_layers_are_balanced_over_many_parts() -> None:
+    of, ends = tuple(range(512)) * 4, (0.25, 1.25)
+    found = balanced_layers(10_000, of, ends)
+    assert sum(found) == 10_000
+    assert busiest(found, of, ends) == 20.0
+
+
 @given(st.integers(1, 40), st.integers(1, 40))
 def test_even_maps_spare_the_ends(layers, parts) -> None:
     found = even_layers(layers, parts)
