@@ -4,6 +4,7 @@ On an ideal switch no topology stands in a strategy's way. Those that are fastes
 topologies built for them.
 """
 
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -35,7 +36,7 @@ from topoopt.search.steps import SPLITS_GAIN, Deadline, Round, Search, stay
 # Strategies that are sought on the ideal switch, a chain; and those that are wired, a chain.
 _SOUGHT, _WIRED = 2, 4
 # Those that are wired of many servers, in all ways.
-_FEW_WIRED = 4
+_FEW_WIRED = 3
 # How many rounds' proposals each of them has.
 _SOUGHT_ROUNDS = 3
 # What each of them may cost there, of the search's whole work: a few are a hundred times as many
@@ -60,6 +61,8 @@ _LIKE = 2
 _SLICED = 4
 # Widening branches that are slower by no more than this may be faster in packet trains.
 _WORTH_PACKETS = 1.03
+# How many of the best named ones are tried with the tables of the best start.
+_MIXED = 5
 # Weights of device time against link-bytes in the additive costs.
 _WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 
@@ -205,22 +208,28 @@ def seeds(
         Distinct, those that do not fit left out.
     """
     space, regions = search.space, search.regions
-    named = named_strategies(space).values()
+    named = [space.intern(strategy) for strategy in named_strategies(space).values()]
     found = [*known, *named]
-    if search.problem.spares and _made_again(search, known[0]):
-        # A few dozen proposals, which is all that many servers leave time for, do not get there.
-        found += [on_tables_of(space, known[0], other) for other in named]
     found += partitions(space, regions, lambda i, parts: _part_seconds(search, i, parts)).values()
     found += _traded(search)
     cuts = search.effort.cuts
     if search.cluster.servers > _FEW_FROM:
         cuts = min(cuts, _FEW_CUTS)
     timed: dict[Strategy, float] = {}
-    for strategy in map(space.intern, found):
-        if strategy not in timed:
-            limit = np.inf if strategy in known else near
-            own = score(strategy, limit)
-            timed[strategy] = own if own <= limit else np.inf
+
+    def add(strategies: Iterable[Strategy]) -> None:
+        for strategy in map(space.intern, strategies):
+            if strategy not in timed:
+                limit = np.inf if strategy in known else near
+                own = score(strategy, limit)
+                timed[strategy] = own if own <= limit else np.inf
+
+    add(found)
+    if search.problem.spares and _made_again(search, known[0]):
+        # A few dozen proposals, which is all that many servers leave time for, do not get there.
+        hopeful = [strategy for strategy in named if timed[strategy] < np.inf]
+        hopeful = sorted(hopeful, key=lambda strategy: timed[strategy])[:_MIXED]
+        add(on_tables_of(space, known[0], strategy) for strategy in hopeful)
     for strategy in sorted(timed, key=lambda strategy: timed[strategy])[:_SLICED]:
         for change in all_sliced(space, strategy):
             new = strategy.replace(change)
