@@ -54,7 +54,13 @@ def rotated_classes(tasks: TaskGraph, period: int) -> Rotated | None:
         sent by what computes on its server. What was found once is looked up.
     """
     if period not in tasks.rotations:
-        tasks.rotations[period] = _found(tasks, period)
+        for other, least in tasks.rotations.items():
+            if period % other == 0 and least is not None and least.step % period == 0:
+                # The least of more steps is one of these.
+                tasks.rotations[period] = least
+                break
+        else:
+            tasks.rotations[period] = _found(tasks, period)
     found: Rotated | None = tasks.rotations[period]
     return found
 

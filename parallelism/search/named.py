@@ -53,6 +53,28 @@ def _place_tables(space: StrategySpace, configs: list[OperatorConfig]) -> None:
         configs[index] = space.placed(1, 1, Mode.OUTPUT, offset=server)
 
 
+def _in_turns(space: StrategySpace, shards: int) -> list[int]:
+    """Return the tables in the order in which they take sets of servers.
+
+    Of many shards those of each kind of tables are as evenly among the others as their numbers
+    allow: every stretch of servers then does the same, so that one task can stand for all that a
+    rotation maps on each other (`parallelism.rotation`).
+    """
+    graph = space.graph
+    if shards <= _MOST_SHARDS:
+        return [index for index, op in enumerate(graph.operators) if op.sparse]
+    kinds: dict[object, list[int]] = {}
+    for index, op in enumerate(graph.operators):
+        if op.sparse:
+            kinds.setdefault((space.alike[index], graph.consumers[index]), []).append(index)
+    places = [
+        ((2 * rank + 1) / len(alike), kind, index)
+        for kind, alike in enumerate(kinds.values())
+        for rank, index in enumerate(alike)
+    ]
+    return [index for _, _, index in sorted(places)]
+
+
 def hybrid(space: StrategySpace) -> Strategy:
     """Return the usual hybrid: tables whole on single servers, all else data-parallel.
 
@@ -113,8 +135,9 @@ def tensor_parallel(
 def sharded_tables(space: StrategySpace, degree: int) -> Strategy | None:
     """Return data parallelism with each embedding table split over several servers.
 
-    By columns where the degree divides them, else by rows; sets of servers take turns. Where there
-    are more servers than shards, these are spread evenly over all.
+    By columns where the degree divides them, else by rows; sets of servers take turns, and of many
+    shards so do kinds of tables. Where there are more servers than shards, these are spread evenly
+    over all.
 
     Parameters
     ----------
@@ -132,9 +155,9 @@ def sharded_tables(space: StrategySpace, degree: int) -> Strategy | None:
     tables = sum(op.sparse for op in space.graph.operators)
     stride = max(1, space.servers // max(1, tables * degree))
     turn = 0
-    for index, op in enumerate(space.graph.operators):
+    for index in _in_turns(space, tables * degree):
         modes = [c[2] for c in space.regular_degrees(index) if c[:2] == (1, degree)]
-        if op.sparse and modes:
+        if modes:
             configs[index] = space.placed(1, degree, min(modes), offset=turn)
             turn += stride
     return Strategy(tuple(configs)) if turn else None

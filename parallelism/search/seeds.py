@@ -46,6 +46,22 @@ def placed_degrees(
     return Strategy(tuple(configs))
 
 
+def on_tables_of(space: StrategySpace, tables: Strategy, others: Strategy) -> Strategy:
+    """Return a strategy that has its embedding tables as one does, and all else as another.
+
+    Parameters
+    ----------
+    space : StrategySpace
+    tables, others : Strategy
+
+    Returns
+    -------
+    Strategy
+    """
+    operators = enumerate(space.graph.operators)
+    return others.replace([(index, tables.configs[index]) for index, op in operators if op.sparse])
+
+
 def streams(regions: Regions) -> tuple[Region, Region] | None:
     """Return the two biggest parts of a model that only one of two first operators leads to.
 

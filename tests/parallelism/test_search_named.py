@@ -8,9 +8,18 @@ from hypothesis import strategies as st
 
 from parallelism import models
 from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split
-from parallelism.search.named import data_parallel, hybrid, named_strategies, tensor_parallel
+from parallelism.rotation import rotated_classes
+from parallelism.search import named
+from parallelism.search.named import (
+    data_parallel,
+    hybrid,
+    named_strategies,
+    sharded_tables,
+    tensor_parallel,
+)
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import check_legal
+from topoopt.problem.job import Job
 
 
 def small_dlrm(tables=4, **numbers):
@@ -121,6 +130,35 @@ def test_hybrid_balances_unequal_tables_as_longest_first_does(rows, servers):
     # the mean and at least the largest table.
     assert max(load) <= max(total / servers, largest) + largest
     assert max(load) - min(load) <= largest * (1.0 + 1e-12)
+
+
+def test_kinds_of_tables_take_turns_where_there_are_many_shards(monkeypatch):
+    """So that a rotation by one table of each kind, or two, leaves everything as it is."""
+    graph = models.ncf(
+        user_tables=4, item_tables=4, rows=100, factor_dim=4, mlp_dim=8, mlp_width=8, mlp_layers=2
+    )
+    family = Job(graph, batch_per_gpu=4).family(32)
+    space = StrategySpace(graph, 32, family.batch)
+    in_order = sharded_tables(space, 2)
+    monkeypatch.setattr(named, "_MOST_SHARDS", 31)
+    in_turns = sharded_tables(space, 2)
+
+    def kinds(strategy):
+        """Return the table of each shard's server, without its number."""
+        of = {v: i for i in tables_of(graph) for v in strategy.configs[i].servers}
+        assert sorted(of) == list(range(32))
+        return [graph.operators[of[v]].name.rsplit("_", 1)[0] for v in range(16)]
+
+    assert kinds(in_order) == [
+        name for name in ("factor_user", "factor_item", "mlp_user", "mlp_item") for _ in range(4)
+    ]
+    mlp = [name for name in kinds(in_turns) if name.startswith("mlp")]
+    assert Counter(kinds(in_turns)) == Counter(kinds(in_order)) and len(mlp) == 8
+    for first in range(0, 16, 4):
+        few = Counter(name.split("_")[0] for name in kinds(in_turns)[first : first + 4])
+        assert few == {"factor": 2, "mlp": 2}
+    assert rotated_classes(family.build(in_order), 1) is None
+    assert rotated_classes(family.build(in_turns), 1).step == 4
 
 
 def test_tensor_parallel_splits_dense_operators_and_places_tables():

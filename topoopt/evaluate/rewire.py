@@ -28,6 +28,7 @@ from topoopt.evaluate.scheduling import MOST_CROSSINGS
 from topoopt.evaluate.scoring import (
     BUILD_WORK,
     CHOSEN_UP_TO,
+    MADE_WORK,
     MOST_MOVES,
     SEARCH_TOLERANCE,
     Scorer,
@@ -237,6 +238,8 @@ class Rewirer(Generic[P]):
         if limit < float("inf") and self.problem.least_seconds(strategy) > most:
             return None
         tasks = self.family.represented(strategy)
+        if self.spares:
+            self.work += MADE_WORK * tasks.tasks
         # To put them in another order, all tasks are made, on any wiring.
         ordered = self.options.compute_order != "ready"
         if ordered and BUILD_WORK * whole_size(tasks) > self.problem.candidate_work:

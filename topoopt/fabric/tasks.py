@@ -200,7 +200,9 @@ def transfer_pairs(tasks: TaskGraph) -> IntArray:
     else:
         pattern = tasks.alike.pattern
         source, target = pattern.source[pattern.group < 0], pattern.target[pattern.group < 0]
-    return np.unique(source * tasks.servers + target)
+    met = np.zeros(tasks.servers**2, dtype=np.bool_)
+    met[source * tasks.servers + target] = True
+    return np.flatnonzero(met)
 
 
 def listing(fabric: Fabric, tasks: TaskGraph) -> Fabric:

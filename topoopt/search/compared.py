@@ -125,6 +125,9 @@ def best_compared(
         if search.exhausted(result.best.time):
             # The plan's search ended early by its bound, which says nothing of other fabrics.
             shared = max(shared, _LEAST_SHARED)
+        if problem.spares:
+            # There a plan's work is that of wiring it, which these fabrics do not need.
+            shared = min(shared, search.method.budget(servers).work)
         _improve(search, first, score, shared, number, progress)
     if packets and not result.interrupted:
         real = host if base.real is None else base.real()

@@ -4,6 +4,7 @@ On an ideal switch no topology stands in a strategy's way. Those that are fastes
 topologies built for them.
 """
 
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
@@ -12,14 +13,19 @@ from parallelism.graph import Mode
 from parallelism.search.forest import least
 from parallelism.search.named import named_strategies
 from parallelism.search.partition import partitions
-from parallelism.search.seeds import placed_degrees, streams_on_halves, widening_branches
+from parallelism.search.seeds import (
+    on_tables_of,
+    placed_degrees,
+    streams_on_halves,
+    widening_branches,
+)
 from parallelism.search.slices import all_sliced
 from parallelism.strategy import Strategy
 from topoopt.base.side_by_side import in_twos
 from topoopt.bounds.relaxation import Wirings
 from topoopt.bounds.space_terms import trade_off
 from topoopt.evaluate.pair import Pair
-from topoopt.evaluate.scoring import Scorer
+from topoopt.evaluate.scoring import MADE_WORK, Scorer
 from topoopt.problem.routing import Routing
 from topoopt.search.driver import make_rounds, round_steps
 from topoopt.search.gains import Gains
@@ -29,6 +35,8 @@ from topoopt.search.steps import SPLITS_GAIN, Deadline, Round, Search, stay
 
 # Strategies that are sought on the ideal switch, a chain; and those that are wired, a chain.
 _SOUGHT, _WIRED = 2, 4
+# Those that are wired of many servers, in all ways.
+_FEW_WIRED = 3
 # How many rounds' proposals each of them has.
 _SOUGHT_ROUNDS = 3
 # What each of them may cost there, of the search's whole work: a few are a hundred times as many
@@ -53,6 +61,8 @@ _LIKE = 2
 _SLICED = 4
 # Widening branches that are slower by no more than this may be faster in packet trains.
 _WORTH_PACKETS = 1.03
+# How many of the best named ones are tried with the tables of the best start.
+_MIXED = 5
 # Weights of device time against link-bytes in the additive costs.
 _WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 
@@ -198,18 +208,28 @@ def seeds(
         Distinct, those that do not fit left out.
     """
     space, regions = search.space, search.regions
-    found = [*known, *named_strategies(space).values()]
+    named = [space.intern(strategy) for strategy in named_strategies(space).values()]
+    found = [*known, *named]
     found += partitions(space, regions, lambda i, parts: _part_seconds(search, i, parts)).values()
     found += _traded(search)
     cuts = search.effort.cuts
     if search.cluster.servers > _FEW_FROM:
         cuts = min(cuts, _FEW_CUTS)
     timed: dict[Strategy, float] = {}
-    for strategy in map(space.intern, found):
-        if strategy not in timed:
-            limit = np.inf if strategy in known else near
-            own = score(strategy, limit)
-            timed[strategy] = own if own <= limit else np.inf
+
+    def add(strategies: Iterable[Strategy]) -> None:
+        for strategy in map(space.intern, strategies):
+            if strategy not in timed:
+                limit = np.inf if strategy in known else near
+                own = score(strategy, limit)
+                timed[strategy] = own if own <= limit else np.inf
+
+    add(found)
+    if search.problem.spares and _made_again(search, known[0]):
+        # A few dozen proposals, which is all that many servers leave time for, do not get there.
+        hopeful = [strategy for strategy in named if timed[strategy] < np.inf]
+        hopeful = sorted(hopeful, key=lambda strategy: timed[strategy])[:_MIXED]
+        add(on_tables_of(space, known[0], strategy) for strategy in hopeful)
     for strategy in sorted(timed, key=lambda strategy: timed[strategy])[:_SLICED]:
         for change in all_sliced(space, strategy):
             new = strategy.replace(change)
@@ -222,6 +242,12 @@ def seeds(
         timed.setdefault(strategy, time)
     order = sorted(timed, key=lambda strategy: timed[strategy])
     return [(timed[s], s) for s in order if timed[s] < np.inf]
+
+
+def _made_again(search: Search, strategy: Strategy) -> bool:
+    """Whether making as many tasks as those of a strategy takes no more than the whole budget."""
+    tasks = search.problem.family.represented(strategy).tasks
+    return MADE_WORK * tasks <= search.method.budget(search.cluster.servers).work
 
 
 def _worth(search: Search) -> float:
@@ -268,13 +294,17 @@ def _wired(
     near = _NEAR * candidates[order[0]][0]
     found, seen = list(pairs), {pair.strategy for pair in pairs}
     hopeful = [candidates[c][1] for c in order if candidates[c][0] <= near]
-    chosen = [s for s in dict.fromkeys(hopeful) if s not in seen][: _WIRED * chains]
+    most = _FEW_WIRED if search.problem.spares else _WIRED * chains
+    chosen = [s for s in dict.fromkeys(hopeful) if s not in seen][:most]
     seen |= set(chosen)
 
     def wire(strategy: Strategy, limit: float, allowed: float) -> tuple[Pair | None, float]:
         rewirer = search.rewirer()
         formula = search.formula_limit(limit / allowed)
-        pair = rewirer.wire(strategy, "search", formula_limit=formula, limit=limit, exact=False)
+        pair = rewirer.wire(
+            strategy, "search", formula_limit=formula, limit=limit, exact=False,
+            weighted=search.problem.spares,
+        )  # fmt: skip
         if pair is not None and pair.time <= _NEARLY * limit / allowed:
             pair = rewirer.exactly(pair)
         return pair, rewirer.work

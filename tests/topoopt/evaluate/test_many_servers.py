@@ -29,6 +29,8 @@ from topoopt.fabric.orders import alone_seconds, task_orders
 from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import link_bytes
 from topoopt.plan.rebuild import rebuild
+from topoopt.search.methods import search_for
+from topoopt.search.population import seeds
 from topoopt.topology.fabrics import ideal_switch
 
 MODEL = to.models.dlrm(tables=3)
@@ -125,6 +127,21 @@ def test_what_cannot_be_wired_is_not_sought(many, monkeypatch) -> None:
     assert seek(strategy, 1e9) == float("inf")
     assert Scorer(problem, switch)(strategy, 1e9) == time
     assert seek(strategy) == time  # what is known is not left out
+
+
+def test_tables_of_the_best_start_are_tried_with_all_else_of_the_others(many) -> None:
+    problem, space = GIVEN.problem(), GIVEN.space
+    search = search_for(problem)
+    named = {name: search.space.intern(each) for name, each in named_strategies(space).items()}
+    best = named["sharded-tables-2"]
+    score = search.quick_scorer(search.ideal)
+    found = {strategy for _, strategy in seeds(search, score, [best], [])}
+    tables = [i for i, op in enumerate(MODEL.operators) if op.sparse]
+    others = [name for name in named if name.startswith("tensor")]
+    assert others
+    for name in others:
+        mixed = named[name].replace([(i, best.configs[i]) for i in tables])
+        assert mixed not in named.values() and search.space.intern(mixed) in found
 
 
 def test_uses_of_links_in_parts_are_those_at_once(monkeypatch) -> None:

@@ -1,5 +1,6 @@
 """One task for all images under a rotation against the whole graph: times, bytes, bounds, work."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -123,6 +124,19 @@ def check_same(fabric, whole, own):
     if abs(again - runs[0].makespan) <= 1e-11 * again:
         # Else devices that serve first what rounding alone says came first.
         assert runs[1].makespan == pytest.approx(runs[0].makespan, rel=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(turning_jobs(), st.permutations([1, 2, 3, 4, 5, 6]))
+def test_what_was_found_of_another_period_is_what_would_be_found(job, periods):
+    tasks, _ = job
+    for period in periods:
+        if tasks.servers % period:
+            continue
+        known, fresh = (rotated_classes(each, period) for each in (tasks, replace(tasks)))
+        assert (known is None) == (fresh is None)
+        if known is not None:
+            assert known.step == fresh.step and np.array_equal(known.of_task, fresh.of_task)
 
 
 @settings(max_examples=60, deadline=None)
