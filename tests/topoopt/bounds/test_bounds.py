@@ -26,7 +26,7 @@ from topoopt.topology.network_json import network_graph
 LAG = 2e-6  # announced, and sent, over one hop of random_fabric
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     jobs(sizes=(2, 3, 4, 6, 8)),
     st.integers(1, 3),

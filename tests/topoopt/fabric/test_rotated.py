@@ -125,7 +125,7 @@ def check_same(fabric, whole, own):
         assert runs[1].makespan == pytest.approx(runs[0].makespan, rel=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_one_task_takes_the_time_of_its_images(data):
     whole, step = data.draw(turning_jobs())
