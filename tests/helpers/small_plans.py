@@ -60,7 +60,6 @@ def with_less_work(patch, share=0.01):
         return replace(budget, work=share * budget.work)
 
     patch.setattr(OperatorSearch, "budget", part)
-    patch.setattr("topoopt.search.population._SOUGHT_ROUNDS", 1)
 
 
 # Files of plans that were verified; the verdict of the same file is the same.
