@@ -36,8 +36,13 @@ def name_of(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@functools.cache
 def imports(path):
     """All imports of a module, those inside functions too: (module, imported name or None)."""
+    return tuple(_imports(path))
+
+
+def _imports(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from ((alias.name, None) for alias in node.names)

@@ -10,6 +10,9 @@ from parallelism.transformers.architecture import Attention, Experts, Transforme
 from parallelism.transformers.enumeration import Choices
 from topoopt.problem.job import nvlink_server
 
+# Fewer layouts, of which the fastest are the same.
+FEW = {"zero": (1,), "microbatch": (1,)}
+
 
 def layout_job(**choices):
     """Return a GPT of eight layers, servers of four H100s, and the layouts that are considered."""
@@ -32,19 +35,19 @@ def _solved(job, servers=4, **asked):
 @lru_cache(maxsize=1)
 def shared_layout_plan():
     """Return a plan with a pipeline, inside servers and between, and all kinds of messages."""
-    return _solved(layout_job())
+    return _solved(layout_job(**FEW))
 
 
 @lru_cache(maxsize=1)
 def shared_spanning_plan():
     """Return a plan whose tensor groups, and thus devices, each take two servers."""
-    return _solved(layout_job(tensor=(8,), pipeline=(1,), across_servers=True))
+    return _solved(layout_job(tensor=(8,), pipeline=(1,), across_servers=True, **FEW))
 
 
 @lru_cache(maxsize=1)
 def lone_layout_plan():
     """Return a plan for one server."""
-    return _solved(layout_job(), servers=1, simulated=1, baselines=())
+    return _solved(layout_job(**FEW), servers=1, simulated=1, baselines=())
 
 
 SMALL_MOE = Transformer(

@@ -1,7 +1,7 @@
 """Small jobs, and the plans that several test modules share; every plan is verified."""
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache
 
 from small_transformers import gpt
@@ -47,6 +47,19 @@ def planned(job, cluster, **asked):
     options = {name: value for name, value in asked.items() if name in names}
     rest = {name: value for name, value in asked.items() if name not in names}
     return to.co_optimize(job, cluster, SearchOptions(**options), **rest)
+
+
+def with_less_work(patch, share=0.01):
+    """Let searches without a number of steps make fewer, in all stages that they always have."""
+    from topoopt.search.operators import OperatorSearch
+
+    whole = OperatorSearch.budget
+
+    def part(self):
+        budget = whole(self)
+        return replace(budget, work=share * budget.work)
+
+    patch.setattr(OperatorSearch, "budget", part)
 
 
 # Files of plans that were verified; the verdict of the same file is the same.
@@ -114,7 +127,10 @@ def solve_layouts(servers=4, degree=2, *, ports="directed", choices=None, **opti
 @lru_cache(maxsize=1)
 def shared_layout_plan():
     """Return a plan by layouts, chosen among some kinds, beside several fabrics."""
-    choices = {"pipeline": (1, 2), "tensor": (1,), "microbatch": (1,), "recompute": ("none",)}
+    choices = {
+        "pipeline": (1, 2), "tensor": (1,), "microbatch": (1,), "recompute": ("none",),
+        "schedules": ("1f1b", "zero-bubble"),
+    }  # fmt: skip
     baselines = ("ideal-switch", "fat-tree", "expander", "ocs-reconfig")
     return solve_layouts(choices=choices, baselines=baselines)
 

@@ -40,7 +40,7 @@ def oracle_edges(graph, strategy):
                         yield a, r, b, q, shared * graph.element_bytes
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(jobs(), st.booleans())
 def test_tasks_equal_the_index_set_oracle(case, with_update):
     graph, strategy, servers = case
@@ -180,7 +180,7 @@ def plain_memory(builder, strategy):
     return needed
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(jobs(), st.data())
 def test_memory_equals_a_plain_loop_whatever_was_asked_before(case, data):
     graph, strategy, servers = case

@@ -115,7 +115,7 @@ def test_microbatches_repeat_all_but_reductions_and_updates(job, count):
 
 
 @given(jobs(), st.booleans(), st.integers(1, 3), st.integers(1, 2))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_iterations_in_a_row_wait_for_their_weights(job, with_update, count, microbatches):
     tasks = accumulate(built(job, with_update), microbatches)
     carried = set()

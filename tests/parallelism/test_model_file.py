@@ -216,7 +216,7 @@ tree = st.recursive(
 
 @given(where=st.integers(0, 8), field=st.sampled_from(["name", "kind", "inputs", "kernel", "dim"]),
        value=tree)  # fmt: skip
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_value_raises_anything_but_input_error(where: int, field: str, value: Any) -> None:
     data = yaml.safe_load(example())
     data["operators"][where][field] = value

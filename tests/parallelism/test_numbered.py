@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from parallelism.alike import firsts, numbered
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(
         st.one_of(st.integers(0, 5), st.integers(0, 2**64 - 1), st.just(2**64 - 1)), max_size=200

@@ -38,7 +38,7 @@ def probability(rule, current, proposed, progress):
     luck=st.floats(0.0, 1.0, exclude_max=True),
     progress=st.floats(0.0, 1.0),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_threshold_accepts_exactly_when_luck_is_below_the_probability(
     name, current, factor, luck, progress
 ):

@@ -46,7 +46,7 @@ def brute_force_degrees(op, servers, batch):
 
 
 @given(operators(), SERVERS, BATCHES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_legal_degrees_are_those_that_the_legality_check_accepts(op, servers, batch):
     assert legal_degrees(op, servers, batch) == brute_force_degrees(op, servers, batch)
 

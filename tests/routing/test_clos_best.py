@@ -53,7 +53,7 @@ def study(instances):
 
 
 def test_optimal_on_small_random_instances():
-    optimal, worst = study(range(200))
+    optimal, worst = study(range(80))
     assert optimal >= 0.95
     assert worst <= 2.0
 

@@ -36,7 +36,7 @@ def test_counts_are_hop_distances(case: tuple[int, tuple[int, ...]]) -> None:
             assert len(table.steps(distance)) == table.count[distance]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rings())
 def test_routes_are_shortest_paths(case: tuple[int, tuple[int, ...]]) -> None:
     n, steps = case

@@ -35,7 +35,7 @@ def matrix(case: Case) -> np.ndarray:
     return use
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_equals_plain_progressive_filling(seed: int) -> None:
     case = random_case(seed)

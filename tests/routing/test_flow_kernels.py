@@ -44,7 +44,7 @@ def test_shortest_trees_are_those_of_networkx(seed: int) -> None:
     assert found == pytest.approx(total)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6))
 def test_cycles_go_and_balances_stay(seed: int) -> None:
     rng = np.random.default_rng(seed)

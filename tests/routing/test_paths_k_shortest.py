@@ -41,7 +41,7 @@ def direct_networks(draw: st.DrawFn) -> Network:
 
 
 @pytest.mark.parametrize("budget", [paths._SEARCH_BUDGET, 0])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(direct_networks(), st.integers(1, 9), st.none() | st.integers(0, 3))
 def test_paths_are_the_first_of_all_simple_paths(
     budget: int, network: Network, k: int, slack: int | None

@@ -12,7 +12,7 @@ from routing.paths import ecmp_routes, forwarding_nodes
 from routing.valiant import valiant_routes
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10**6))
 def test_routes_are_unit_flows_without_loops(seed: int) -> None:
     network = random_network(np.random.default_rng(seed))

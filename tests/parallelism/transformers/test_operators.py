@@ -103,7 +103,7 @@ def transformers(draw: st.DrawFn) -> Transformer:
 
 
 @given(transformers())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_the_graph_has_the_transformers_parameters_and_flops(model: Transformer) -> None:
     graph = model_graph(model, batch_per_gpu=2)
     assert graph.parameters == model.parameters

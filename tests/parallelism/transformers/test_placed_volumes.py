@@ -143,7 +143,7 @@ def expected_bytes(
     return collective, transfers
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.sampled_from(sorted(LAYOUTS)), st.integers(0, 10**6), st.integers(0, 5))
 def test_servers_send_what_their_gpus_do(name: str, which: int, turn: int) -> None:
     model, layout = MODELS[name], LAYOUTS[name][which % len(LAYOUTS[name])]

@@ -33,8 +33,10 @@ def test_only_recomputation_by_modules_is_not_enumerated(name, gpus, batch, coun
 
 
 def test_a_family_has_them_among_its_layouts_once():
-    job = Job(load_transformer("deepseek-v3"), server=nvlink_server("h100", 8), global_batch=15360)
-    family = job.family(256)
+    few = Choices(tensor=(1, 2), pipeline=(8, 16), expert=(64,), zero=(1,))
+    server = nvlink_server("h100", 8)
+    model = load_transformer("deepseek-v3")
+    family = Job(model, server=server, global_batch=15360, choices=few).family(256)
     layouts = family.layouts()
     assert len(set(layouts)) == len(layouts)
     assert len(family.published) == 3

@@ -26,7 +26,7 @@ from topoopt.topology.network_json import network_graph
 LAG = 2e-6  # announced, and sent, over one hop of random_fabric
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     jobs(sizes=(2, 3, 4, 6, 8)),
     st.integers(1, 3),
@@ -83,17 +83,17 @@ def test_bounds_hold_for_every_strategy_on_every_wiring_of_four_servers(bandwidt
     ]
     rng = np.random.default_rng(0)
     tried = 0
-    # All pairs of strategies, but for other names of the servers, on one random wiring of each
-    # degree: the first operator is on the lowest servers.
+    # All pairs of strategies, but for other names of the servers, on one random wiring of one
+    # degree or the other: the first operator is on the lowest servers.
     lowest = [each for each in configs if each.servers == tuple(range(each.parts))]
-    for a, b in itertools.product(lowest, configs):
+    for number, (a, b) in enumerate(itertools.product(lowest, configs)):
         tasks = builder.build(Strategy((a, b)))
-        for degree in (1, 2):
-            choices = [fabric for d, fabric in fabrics if d == degree]
-            time = score(choices[rng.integers(len(choices))], tasks)
-            assert everything[degree] <= time
-            assert strategy_bound(tasks, degree, bandwidth, LAG).seconds <= time
-            tried += 1
+        degree = 1 + number % 2
+        choices = [fabric for d, fabric in fabrics if d == degree]
+        time = score(choices[rng.integers(len(choices))], tasks)
+        assert everything[degree] <= time
+        assert strategy_bound(tasks, degree, bandwidth, LAG).seconds <= time
+        tried += 1
     assert tried > 1000
 
 

@@ -26,7 +26,7 @@ from topoopt.topology.fabrics import ideal_switch
 LAG = 2e-6  # announced, and sent, over one hop of random_fabric
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     jobs(sizes=(2, 3, 4, 6, 8)),
     st.integers(1, 3),
@@ -50,7 +50,7 @@ def test_no_schedule_of_messages_beats_the_bounds_of_a_job(job, degree, bandwidt
     assert collective_bound(fabric, tasks).seconds <= score(fabric, tasks)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.sampled_from([A, R, G]),
     st.sampled_from([0.0, 1e2, 1e5, 1e8]),
@@ -78,7 +78,7 @@ def test_no_schedule_of_messages_beats_the_bounds_of_some_collectives(kind, size
         assert bound.seconds <= time
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_each_level_of_fixed_choices_is_below_rings(seed):
     rng = np.random.default_rng(seed)
@@ -168,7 +168,7 @@ def test_the_farthest_is_no_nearer_than_said(degree):
     assert farthest(tree.number_of_nodes(), degree) == 3
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_ports_of_servers_and_groups_by_plain_loops(seed):
     rng = np.random.default_rng(seed)

@@ -21,7 +21,7 @@ from topoopt.fabric.simulate import score
 from topoopt.problem.job import Cluster
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     jobs(sizes=(1, 2, 3, 4, 6, 8)),
     st.integers(1, 3),

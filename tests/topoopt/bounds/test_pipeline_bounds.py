@@ -89,7 +89,7 @@ def pipeline(rng, stages, batches):
     return forward, backward, sends, TaskGraph.from_lists(stages, tasks, edges)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 3), st.integers(1, 3))
 def test_no_order_of_passes_and_messages_beats_the_bound(seed, stages, batches) -> None:
     rng = np.random.default_rng(seed)
@@ -130,7 +130,7 @@ FAMILIES = [job.family(4) for job in JOBS]
 LAYOUTS = [family.layouts() for family in FAMILIES]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.integers(0, 4), st.integers(0, 10**6), st.integers(0, 10**6), st.booleans())
 def test_no_order_of_messages_beats_a_layout_s_bounds(which, number, turn, slow) -> None:
     family, layouts = FAMILIES[which], LAYOUTS[which]

@@ -33,7 +33,7 @@ SCHEDULES = [
 ]  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.one_of(jobs(sizes=(1, 2, 3, 4, 6, 8)), concat_jobs()),
     st.sampled_from(SCHEDULES),

@@ -30,7 +30,7 @@ def chosen_places(builder: TaskGraphBuilder, strategy: Strategy) -> list[int]:
     ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     st.one_of(jobs(sizes=(1, 2, 3, 4, 6, 8)), concat_jobs()),
     st.integers(1, 3),
@@ -49,7 +49,7 @@ def test_every_term_of_a_strategy_is_below_its_time(job, degree, bandwidth, fixe
         assert value <= time * (1 + 1e-9), name
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_dynamic_programming_finds_the_least_sum(seed):
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_runs import FAST, in_a_process, inside, refused, topoopt
+from cli_runs import FAST, inside, refused, topoopt
 from small_plans import shared_document
 
 import topoopt as to
@@ -38,7 +38,7 @@ def test_plan_prints_a_page_and_writes_the_plan(workplace):
 
 def test_plan_as_json_is_the_plan_file(workplace):
     directory, _ = workplace
-    done = in_a_process("plan", "small.yaml", *FAST, "--json", directory=directory)
+    done = topoopt("plan", "small.yaml", *FAST, "--json", directory=directory)
     assert done.returncode == 0
     document = json.loads(done.stdout)
     assert document == json.loads((directory / "plan.json").read_text())

@@ -21,7 +21,7 @@ def test_interrupting_from_the_keyboard_leaves_the_best_plan(workplace, tmp_path
     program = "from topoopt.cli import main; main()"
     path = tmp_path / "plan.json"
     running = subprocess.Popen(
-        [sys.executable, "-c", program, "plan", "dlrm-16", "--servers", "8", "--degree", "4",
+        [sys.executable, "-c", program, "plan", "dlrm-16", "--servers", "4", "--degree", "2",
          "--bandwidth", "100Gbps", "--seconds", "100", "-o", str(path)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip

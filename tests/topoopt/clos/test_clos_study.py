@@ -40,7 +40,7 @@ def test_best_on_the_published_job_files(failed):
 
 
 @pytest.mark.parametrize("failed", [0, 1, 4, 8])
-@pytest.mark.parametrize("count", [1, 3, 5])
+@pytest.mark.parametrize("count", [1, 3, pytest.param(5, marks=pytest.mark.slow)])
 def test_best_on_random_job_sets(count, failed):
     for ring in (2, 4, 8):
         check(draw_jobs(CLOS, count, ring, 10 * count + ring), failed, 2)

@@ -14,6 +14,7 @@ from topoopt.codesign.pareto import Exploration
 
 pandas = pytest.importorskip("pandas")
 FAST = to.SearchOptions(steps=5, confirm="none")
+BASELINES = ("ideal-switch",)
 CLUSTERS = [to.Cluster(4, degree, "100Gbps") for degree in (1, 2)]
 
 
@@ -21,7 +22,7 @@ CLUSTERS = [to.Cluster(4, degree, "100Gbps") for degree in (1, 2)]
 def swept(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep")
     jobs = {"tables": to.Job(small_dlrm()), "towers": to.Job(small_mlp())}
-    return jobs, folder, to.sweep(jobs, CLUSTERS, FAST, folder=folder)
+    return jobs, folder, to.sweep(jobs, CLUSTERS, FAST, folder=folder, baselines=BASELINES)
 
 
 def test_a_sweep_has_one_row_a_plan_with_the_numbers_of_the_plan(swept):
@@ -32,7 +33,7 @@ def test_a_sweep_has_one_row_a_plan_with_the_numbers_of_the_plan(swept):
         plan = to.load_plan(row.plan)
         assert (row.time_s, row.gap, row.cost_usd) == (plan.time_s, plan.gap, plan.cost_usd)
         assert plan.cluster.degree == row.degree and plan.job.model.name == jobs[row.job].model.name
-    alone = to.co_optimize(jobs["towers"], CLUSTERS[1], FAST)
+    alone = to.co_optimize(jobs["towers"], CLUSTERS[1], FAST, baselines=BASELINES)
     assert table.time_s[3] == alone.time_s
     assert len(list(folder.iterdir())) == 4
 
@@ -47,7 +48,7 @@ def test_a_sweep_goes_on_where_it_was_stopped_and_workers_change_nothing(swept, 
         "topoopt.codesign.sweep.co_optimize",
         lambda *given, **named: made.append(given) or real(*given, **named),
     )
-    again = to.sweep(jobs, CLUSTERS, FAST, folder=folder, progress=seen.append)
+    again = to.sweep(jobs, CLUSTERS, FAST, folder=folder, baselines=BASELINES, progress=seen.append)
     pandas.testing.assert_frame_equal(again, table)
     assert len(made) == 1 and removed.exists()
     assert [report.done for report in seen] == [1, 2, 3, 4]
@@ -57,7 +58,10 @@ def test_a_sweep_goes_on_where_it_was_stopped_and_workers_change_nothing(swept, 
 def test_another_question_is_planned_again(swept):
     jobs, folder, _ = swept
     before = set(folder.iterdir())
-    other = to.sweep(jobs["tables"], CLUSTERS[0], replace(FAST, steps=6), folder=folder, seeds=[1])
+    other = to.sweep(
+        jobs["tables"], CLUSTERS[0], replace(FAST, steps=6), folder=folder, seeds=[1],
+        baselines=BASELINES,
+    )  # fmt: skip
     new = set(folder.iterdir()) - before
     assert [str(path) for path in new] == other.plan.tolist()
     new.pop().unlink()
@@ -65,7 +69,7 @@ def test_another_question_is_planned_again(swept):
 
 def test_what_has_no_answer_is_a_row_that_says_why():
     huge = to.Job(to.models.dlrm(tables=2, rows=10**11))
-    table = to.sweep([huge, to.Job(small_dlrm())], CLUSTERS[1], FAST)
+    table = to.sweep([huge, to.Job(small_dlrm())], CLUSTERS[1], FAST, baselines=())
     assert "memory" in table.infeasible[0] and table.infeasible[1] == ""
     assert pandas.isna(table.time_s[0]) and table.time_s[1] > 0
 

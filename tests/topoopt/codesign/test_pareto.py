@@ -25,7 +25,8 @@ from topoopt.problem.prices import default_prices, direct_connect_cost
 
 JOB = to.Job(small_dlrm(rows=1000, batch_per_gpu=32, bottom_width=64, top_width=128))
 GRID = Grid((2, 4), (1, 2), ("40Gbps", "100Gbps"))
-FEW = SearchOptions(steps=5, confirm="none")
+FEW = SearchOptions(steps=2, confirm="none")
+NONE = SearchOptions(steps=0, confirm="none")
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +81,9 @@ def test_pruning_changes_no_frontier_and_every_point_is_told(pruned):
 
 
 def test_designs_are_the_plans_of_their_clusters():
-    found = explore(JOB, Grid((4,), (2,), ("100Gbps",)), SearchOptions(steps=5), seed=3)
-    plan = to.co_optimize(
-        JOB, to.Cluster(4, 2, "100Gbps"), SearchOptions(steps=5), seed=3, baselines=()
-    )
+    options = SearchOptions(steps=2)
+    found = explore(JOB, Grid((4,), (2,), ("100Gbps",)), options, seed=3)
+    plan = to.co_optimize(JOB, to.Cluster(4, 2, "100Gbps"), options, seed=3, baselines=())
     assert found.designs[0].iteration_time_s == plan.iteration_time_s
     assert found.best is found.designs[0]
 
@@ -103,9 +103,9 @@ def test_dominated_designs_cannot_be_faster():
     # Compute decides: ports and bandwidth hardly matter, so the bounds rule designs out.
     job = to.Job(to.models.get_model("vgg16-16"))
     grid = Grid((2,), (1, 2), ("100Gbps", "200Gbps"))
-    pruned = explore(job, grid, SearchOptions(steps=0), least_gain=0.01)
+    pruned = explore(job, grid, NONE, least_gain=0.01)
     assert [d.state for d in pruned.designs].count("dominated") == 3
-    whole = explore(job, grid, SearchOptions(steps=0), prune=False)
+    whole = explore(job, grid, NONE, prune=False)
     best = pruned.frontier[0].time_per_sample_s
     for design in whole.designs:
         assert design.time_per_sample_s > best * 0.99
@@ -113,9 +113,7 @@ def test_dominated_designs_cannot_be_faster():
 
 def test_limits_and_batches_that_do_not_divide_are_told_not_hidden():
     limits = Limits(ports=4)
-    found = explore(
-        JOB, replace(GRID, servers=(2, 3)), SearchOptions(steps=0), limits=limits, global_batch=64
-    )
+    found = explore(JOB, replace(GRID, servers=(2, 3)), NONE, limits=limits, global_batch=64)
     by_state = {}
     for design in found.designs:
         by_state.setdefault(design.state, set()).add((design.point.servers, design.point.degree))
@@ -155,7 +153,7 @@ def test_the_store_goes_on_where_it_was_stopped(pruned, tmp_path):
         == (w.point.servers, w.point.degree, w.point.bandwidth_bytes_per_s)
     )
     with pytest.raises(InputError, match="another question"):
-        explore(JOB, GRID, replace(FEW, steps=6), store=store)
+        explore(JOB, GRID, replace(FEW, steps=3), store=store)
     store.write_text("{}")
     with pytest.raises(InputError, match="not a store"):
         explore(JOB, GRID, FEW, store=store)
@@ -164,14 +162,10 @@ def test_the_store_goes_on_where_it_was_stopped(pruned, tmp_path):
 def test_ports_are_left_unused_where_they_do_not_pay():
     job = to.Job(to.models.get_model("vgg16-16"))
     cluster = to.Cluster(2, 2, "100Gbps")
-    found = choose_degree(
-        job, cluster, SearchOptions(steps=0), objective="cost-time", limits=Limits()
-    )
+    found = choose_degree(job, cluster, NONE, objective="cost-time", limits=Limits())
     assert found.best.point.degree == 1
     with pytest.raises(InfeasibleError, match="over the limit"):
-        choose_degree(
-            job, cluster, SearchOptions(steps=0), objective="time", limits=Limits(cost_usd=1.0)
-        )
+        choose_degree(job, cluster, NONE, objective="time", limits=Limits(cost_usd=1.0))
 
 
 @pytest.mark.parametrize(

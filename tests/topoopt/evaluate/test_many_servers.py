@@ -37,7 +37,7 @@ MODEL = to.models.dlrm(tables=3)
 SERVERS = 6
 GIVEN = setting(MODEL, SERVERS, 2, 25.0)
 CLUSTER = to.Cluster(SERVERS, 2, "25Gbps")
-FEW = to.SearchOptions(steps=60, confirm="none")
+FEW = to.SearchOptions(steps=20, confirm="none")
 
 
 @pytest.fixture
@@ -93,13 +93,13 @@ def test_plans_of_many_servers_are_verified(many, monkeypatch) -> None:
 
 def test_plans_of_one_task_for_many_are_those_of_whole_graphs(many, monkeypatch) -> None:
     job = to.Job(to.models.dlrm(tables=SERVERS))
-    whole = to.co_optimize(job, CLUSTER, FEW)
+    whole = to.co_optimize(job, CLUSTER, FEW, baselines=("ideal-switch",))
     monkeypatch.setattr(collapse, "COLLAPSE_FROM", 0)
     family = job.family(SERVERS)
     space = StrategySpace(family.builder.graph, SERVERS, family.batch)
     tasks = family.build(named_strategies(space)["hybrid"])
     assert rotated_classes(tasks, 1) is not None
-    plan = to.co_optimize(job, CLUSTER, FEW)
+    plan = to.co_optimize(job, CLUSTER, FEW, baselines=("ideal-switch",))
     assert to.verify_plan(plan).ok
     for name, seconds in whole.named_strategies_s.items():
         if seconds is not None and name in plan.named_strategies_s:
@@ -109,7 +109,7 @@ def test_plans_of_one_task_for_many_are_those_of_whole_graphs(many, monkeypatch)
 
 def test_a_plan_says_that_its_time_is_near(many, monkeypatch) -> None:
     monkeypatch.setattr(scheduling, "MOST_CROSSINGS", 0)
-    plan = to.co_optimize(to.Job(MODEL), CLUSTER, FEW)
+    plan = to.co_optimize(to.Job(MODEL), CLUSTER, FEW, baselines=())
     assert len([note for note in plan.notes if "off by about 0.1 %" in note]) == 1
     assert to.verify_plan(plan).ok
     rebuilt = rebuild(plan)

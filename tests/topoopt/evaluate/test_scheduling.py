@@ -146,7 +146,7 @@ def test_plain_is_the_simulation_as_it_was(job):
 
 
 @given(jobs(sizes=(2, 3, 4, 6)), st.sampled_from(SCHEDULES))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_no_schedule_beats_its_bounds(job, schedule):
     degrees = {config.sample for config in job[1].configs}
     if any(BATCH % (schedule.microbatches * degree) for degree in degrees):
@@ -178,7 +178,7 @@ def test_no_schedule_beats_its_bounds(job, schedule):
 
 
 @given(jobs(sizes=(2, 3, 4, 6)), st.sampled_from(SCHEDULES), st.floats(0.5, 1.5))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_limit_leaves_shorter_iterations_as_they_are(job, schedule, share):
     schedule = replace(schedule, microbatches=1)
     _, tasks = built(job)
@@ -253,7 +253,7 @@ def test_schedules_are_tried_while_there_is_work_left(monkeypatch):
 
 
 @given(st.sampled_from(SCHEDULES), st.integers(0, 99))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_the_bound_over_everything_holds_for_what_a_search_finds(schedule, number):
     pairs, family, cluster = searched_dlrm()
     pair = pairs[number % len(pairs)]

@@ -262,14 +262,15 @@ if __name__ == "__main__":
 """
 
 
-def test_ten_kills_at_random_moments_lose_nothing(tmp_path):
+@pytest.mark.parametrize("kills", [4, pytest.param(10, marks=pytest.mark.slow)])
+def test_kills_at_random_moments_lose_nothing(kills, tmp_path):
     script = tmp_path / "many.py"
     script.write_text(SLOW_SCRIPT)
     command = [sys.executable, str(script), "--workers", "2"]
     subprocess.run([*command, "-o", str(tmp_path / "calm")], check=True, capture_output=True)
     moments = random.Random(5)
     store, done = tmp_path / "killed" / "store.sqlite", 0
-    for kill in range(10):
+    for kill in range(kills):
         process = subprocess.Popen(
             [*command, "--resume", "-o", str(tmp_path / "killed")],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,

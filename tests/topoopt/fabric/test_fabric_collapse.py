@@ -244,7 +244,7 @@ def copies_of(
     return copied, TaskGraph.from_lists(many, moved, joined)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(2, 4))
 def test_disjoint_copies_collapse_to_one(seed: int, copies: int) -> None:
     fabric, tasks, edges = random_one(np.random.default_rng(seed))
@@ -259,7 +259,7 @@ def test_disjoint_copies_collapse_to_one(seed: int, copies: int) -> None:
     np.testing.assert_allclose(copied.finish, np.repeat(alone.finish, copies), rtol=1e-9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_copies_that_number_their_tasks_differently(seed: int) -> None:
     """Ties on devices may then go another way in each copy."""

@@ -95,7 +95,7 @@ def case(seed: int) -> tuple[Fabric, TaskGraph]:
     return fabric, random_tasks(rng, fabric.network.hosts, int(rng.integers(1, 30)))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_equals_the_oracle(seed: int) -> None:
     fabric, tasks = case(seed)
@@ -114,7 +114,7 @@ def test_equals_the_oracle(seed: int) -> None:
     assert score(fabric, tasks) == timeline.makespan == timeline.finish.max()
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_incremental_rates_equal_full_ones(seed: int) -> None:
     fabric, tasks = case(seed)
@@ -123,7 +123,7 @@ def test_incremental_rates_equal_full_ones(seed: int) -> None:
     assert quick.resolved <= thorough.resolved
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.floats(0.3, 1.2),

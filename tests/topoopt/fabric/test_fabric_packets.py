@@ -149,7 +149,7 @@ def equals_the_plain_simulation(case: int, seed: int) -> None:
 
 
 CASES = given(st.integers(0, 2**32 - 1), st.integers(0, 2**31 - 1))
-test_equals_the_plain_simulation = settings(max_examples=150, deadline=None)(
+test_equals_the_plain_simulation = settings(max_examples=60, deadline=None)(
     CASES(equals_the_plain_simulation)
 )
 test_many_equal_the_plain_simulation = pytest.mark.slow(

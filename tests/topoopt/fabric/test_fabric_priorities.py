@@ -24,7 +24,7 @@ def prioritised(seed, levels=3):
     return fabric, replace(tasks, priority=rng.integers(0, levels, tasks.tasks))
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_equals_the_oracle(seed):
     fabric, tasks = prioritised(seed)

@@ -51,7 +51,7 @@ def test_default_rings_are_permutations_and_beat_sorted_order(seed: int) -> None
     assert slowest(rings) <= slowest((group,)) * (1 + 1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_default_rings_are_those_of_the_plain_choice(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -66,7 +66,7 @@ def same_terms(one, other):
     assert one.terms == pytest.approx(other.terms, rel=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_one_of_each_kind_takes_the_time_of_all(data, families):
     own = data.draw(st.sampled_from(families))

@@ -42,7 +42,7 @@ def neighbours(order: np.ndarray) -> tuple[dict[int, int], dict[int, int]]:
     return dict(pairs), {b: a for a, b in pairs}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_trees_add_up_numbers_over_ring_edges(seed: int) -> None:
     """Every part is added on the way to its root, and every member then hears the sum."""

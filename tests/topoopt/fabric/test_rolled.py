@@ -52,7 +52,7 @@ def iterations(draw):
     return TaskGraph.from_lists(servers, rows, edges, groups), rings
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(iterations())
 def test_what_was_written_out_is_found_again(case):
     tasks, rings = case

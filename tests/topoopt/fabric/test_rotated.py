@@ -139,7 +139,7 @@ def test_what_was_found_of_another_period_is_what_would_be_found(job, periods):
             assert known.step == fresh.step and np.array_equal(known.of_task, fresh.of_task)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_one_task_takes_the_time_of_its_images(data):
     whole, step = data.draw(turning_jobs())

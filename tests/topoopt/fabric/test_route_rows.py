@@ -47,7 +47,7 @@ def made(which, tasks):
 KINDS = ("switch", "tree", "random", "ecmp", "k-shortest", "mcf")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.sampled_from(KINDS),
     st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda p: p[0] != p[1]),

@@ -58,7 +58,7 @@ def random_job(seed: int) -> tuple[Fabric, TaskGraph]:
     return Fabric("n", network, shortest_routes(network), rings, None, ROUNDS), graph
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_an_iteration_takes_as_long_as_before(seed: int) -> None:
     """In packet trains whose rounds reconnect: whole graphs, with what waits for collectives."""
@@ -70,7 +70,7 @@ def test_an_iteration_takes_as_long_as_before(seed: int) -> None:
     assert np.isfinite(after.finish).all()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_bytes_and_dependencies_are_kept(seed: int) -> None:
     fabric, graph = random_job(seed)

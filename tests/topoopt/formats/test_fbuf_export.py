@@ -65,7 +65,7 @@ def routed_networks(draw):
     return network, shortest_routes(network, seed=draw(st.integers(0, 9)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(routed_networks())
 def test_paths_load_every_link_as_the_route_does(case):
     network, routes = case
@@ -264,7 +264,7 @@ def test_the_file_simulates_the_same_iteration():
     assert np.allclose(mine.link_bytes, theirs.link_bytes, rtol=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(routed_networks(), st.data())
 def test_networks_and_routes_survive_the_file(case, data):
     network, routes = case

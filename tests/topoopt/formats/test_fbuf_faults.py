@@ -42,7 +42,7 @@ def test_no_part_of_a_file_is_a_file(data):
             parse_fbuf(data[:length], "task-graph file 'x'")
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), min_size=1, max_size=4))
 @example([(0, 1)])
 def test_flipped_bytes_give_a_graph_or_one_error(flips):
@@ -53,7 +53,7 @@ def test_flipped_bytes_give_a_graph_or_one_error(flips):
         read_wholly(bytes(data))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from((0, 1, 4, 8, 2**16, 2**31 - 1, 2**31, 2**32 - 1)))
 def test_words_replaced_give_a_graph_or_one_error(place, word):
     for whole in (SMALL, OURS):

@@ -87,14 +87,14 @@ def plain(document):
     return document
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(documents(), st.booleans())
 def test_what_flatbuffers_writes_is_read(document, force_defaults):
     file = parse_fbuf(oracle_write(document, force_defaults))
     assert plain(document_of(file)) == plain(document)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(documents())
 def test_flatbuffers_reads_what_is_written(document):
     file = parse_fbuf(oracle_write(document))

@@ -22,14 +22,14 @@ from topoopt.search.driver import run
 from topoopt.search.methods import search_for
 
 
-def search():
+def search(servers=36):
     model = to.models.dlrm(
         tables=8, rows=100_000, dim=64, bottom_width=128, bottom_layers=2, top_width=256,
         top_layers=2, batch_per_gpu=16,
     )  # fmt: skip
-    job, cluster = to.Job(model), to.Cluster(36, 4, "100Gbps")
+    job, cluster = to.Job(model), to.Cluster(servers, 4, "100Gbps")
     options = SearchOptions(method="alternating")
-    return search_for(Problem(job.family(36), cluster, options, seed=3))
+    return search_for(Problem(job.family(servers), cluster, options, seed=3))
 
 
 def outcome(result):
@@ -39,11 +39,11 @@ def outcome(result):
 
 def test_threads_do_not_change_the_result(monkeypatch):
     assert steps.THREADED_FROM <= 36
-    side_by_side = outcome(run(search(), Budget(steps=80)))
+    side_by_side = outcome(run(search(), Budget(steps=40)))
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    one_worker = outcome(run(search(), Budget(steps=80)))
+    one_worker = outcome(run(search(), Budget(steps=40)))
     monkeypatch.setattr(steps, "THREADED_FROM", 10**9)
-    in_sequence = outcome(run(search(), Budget(steps=80)))
+    in_sequence = outcome(run(search(), Budget(steps=40)))
     assert side_by_side == one_worker
     # In sequence wirings know another limit, and so give up after other work.
     assert in_sequence[:-1] == one_worker[:-1]
@@ -79,9 +79,9 @@ def test_a_time_budget_discards_the_round_that_it_cuts_short(monkeypatch):
             next(ticks)
             now[0] += 1.0
 
-    timed = run(search(), Budget(seconds=1200.0), advance)
+    timed = run(search(8), Budget(seconds=1200.0), advance)
     assert 0 < timed.steps <= 1200
-    again = run(search(), Budget(steps=timed.steps))
+    again = run(search(8), Budget(steps=timed.steps))
     assert again.best.time == timed.best.time
     assert again.best.strategy == timed.best.strategy
 

@@ -30,6 +30,8 @@ from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.methods import search_for
 from topoopt.search.operators import OperatorSearch
 
+FEW = SearchOptions(steps=20, effort="normal", confirm="packet")
+
 
 @pytest.fixture(scope="module")
 def question():
@@ -39,9 +41,7 @@ def question():
 
 @pytest.fixture(scope="module")
 def plan(question):
-    return to.co_optimize(
-        *question, seed=1, baselines=(), options=SearchOptions(steps=60, confirm="packet")
-    )
+    return to.co_optimize(*question, seed=1, baselines=(), options=FEW)
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_the_plan_is_the_candidate_with_the_lowest_mean(found):
         assert mean == whole or (mean == np.inf and whole > confirmed.jitter.mean)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=10)
 @given(place=st.integers(0, 7), share=st.floats(0.9, 1.1))
 def test_copies_are_given_up_only_where_the_mean_is_above_the_limit(found, place, share):
     problem, result = found
@@ -102,9 +102,7 @@ def test_a_plan_records_what_the_trains_say(plan, question):
     assert plan.iteration_time_s == score(rebuilt.fabric, tasks)
     assert "\npacket time " in plan.summary(details=True)
     assert verify_plan(plan).ok
-    again = to.co_optimize(
-        *question, seed=1, baselines=(), options=SearchOptions(steps=60, confirm="packet")
-    )
+    again = to.co_optimize(*question, seed=1, baselines=(), options=FEW)
     assert again == plan
 
 

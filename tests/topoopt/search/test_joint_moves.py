@@ -21,6 +21,7 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer
 from topoopt.problem.budget import Budget
+from topoopt.problem.options import SearchOptions
 from topoopt.search.driver import run
 from topoopt.search.joint import crossover, moves_of
 from topoopt.search.joint_moves import JointMoves
@@ -141,14 +142,14 @@ def test_the_steps_of_a_search_that_its_work_ended_reproduce_it():
     found = [
         run(
             search(models.get_model("dlrm-16"), servers=8, rate="25Gbps"),
-            Budget(steps=20000, work=3e5),
+            Budget(steps=20000, work=1e5),
         )
     ]
     found.append(
         run(search(models.get_model("dlrm-16"), servers=8, rate="25Gbps"), Budget(found[0].steps))
     )
     first, again = found
-    assert first.work >= 3e5
+    assert first.work >= 1e5
     assert (first.work, first.best.time, first.best.strategy) == (
         again.work, again.best.time, again.best.strategy,
     )  # fmt: skip
@@ -178,7 +179,8 @@ def test_topologies_that_only_another_strategy_asks_for_are_found(number):
     # Chains that changed one at a time ended 14 % and 8 % above these optima.
     job, cluster = instance(number)
     best = exhaustive_optimum(job.family(cluster.servers), cluster)
-    plan = to.co_optimize(job, cluster, seed=0, baselines=())
+    options = SearchOptions(confirm="none")  # by the times that the optimum is of
+    plan = to.co_optimize(job, cluster, options, seed=0, baselines=())
     assert plan.lower_bound_s <= best.time_s * (1 + 1e-9)
     assert plan.iteration_time_s <= best.time_s * (1 + 1e-4)
 

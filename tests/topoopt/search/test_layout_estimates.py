@@ -38,7 +38,7 @@ def compared(search, layouts):
     [
         ("llama3-8b", "25Gbps", 128, 0.63),
         ("llama3-8b", "400Gbps", 128, 0.95),
-        ("mixtral-8x7b", "25Gbps", 64, 0.63),
+        pytest.param("mixtral-8x7b", "25Gbps", 64, 0.63, marks=pytest.mark.slow),
         ("mixtral-8x7b", "400Gbps", 64, 0.85),
     ],
 )

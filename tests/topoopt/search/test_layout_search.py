@@ -59,7 +59,7 @@ def test_published_layouts_are_simulated_whatever_they_take(monkeypatch, memory)
     assert result.best.time <= wired.time
 
 
-@pytest.mark.parametrize("bandwidth", ["40Gbps", "100Gbps"])
+@pytest.mark.parametrize("bandwidth", ["40Gbps", pytest.param("100Gbps", marks=pytest.mark.slow)])
 def test_a_larger_budget_wires_what_a_smaller_wires_and_is_not_slower(monkeypatch, bandwidth):
     cluster = to.Cluster(4, 3, bandwidth)
     wired, times = [], []

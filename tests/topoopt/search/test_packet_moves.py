@@ -193,7 +193,7 @@ def test_an_interrupted_plan_is_the_best_by_trains():
             if len(trains) == 3:
                 raise KeyboardInterrupt
 
-    question = {"seed": 0, "steps": 300, "baselines": (), "confirm": "packet"}
+    question = {"seed": 0, "steps": 100, "baselines": (), "confirm": "packet"}
     plan = planned(JOB, CLUSTER, progress=stop, **question)
     assert plan.search.interrupted and plan.packet_time_s is None
     rebuilt = rebuild(plan)
@@ -229,7 +229,7 @@ def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
     sent = tasks.kind != TaskKind.COMPUTE
     twice = replace(tasks, size=np.where(sent, 2.0 * tasks.size, tasks.size))
     assert moves_work(pairs[0].fabric, twice, STAGES) == pytest.approx(2.0 * cost, rel=1e-3)
-    budget = Budget(steps=10**6, work=5e6)
+    budget = Budget(steps=10**6, work=3e6)
     plain = search_for(Problem(JOB.family(8), CLUSTER))
     assert cost > 0.0 and run(search, budget).work < run(plain, budget).work
 

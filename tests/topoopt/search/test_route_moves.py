@@ -112,7 +112,11 @@ def test_other_routes_keep_all_pairs_and_add_ecmp(wired):
 @pytest.fixture(scope="module")
 def plan():
     return to.co_optimize(
-        JOB, CLUSTER, SearchOptions(steps=300, confirm="packet"), seed=0, baselines=()
+        JOB,
+        CLUSTER,
+        SearchOptions(steps=60, effort="normal", confirm="packet"),
+        seed=0,
+        baselines=(),
     )
 
 

@@ -25,7 +25,7 @@ from topoopt.search.scheduled import in_microbatches, scheduled_search
 
 def searched(scheduling, steps=20):
     """A short search of a small job, and its result."""
-    cluster, job = Cluster(4, 2, "10Gbps"), to.Job(small_dlrm())
+    cluster, job = Cluster(4, 2, "10Gbps"), to.Job(small_dlrm(2))
     options = SearchOptions(method="alternating", schedule=scheduling)
     search = search_for(Problem(job.family(4), cluster, options))
     return search, run(search, Budget(steps=steps))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from small_layouts import layout_job
+from small_layouts import FEW, layout_job
 from small_plans import assert_valid, planned
 
 import topoopt as to
@@ -33,14 +33,16 @@ def large(monkeypatch):
 
 
 def searched():
-    return LayoutSearch(Problem(layout_job().family(4), CLUSTER, to.SearchOptions(simulated=4)))
+    return LayoutSearch(
+        Problem(layout_job(**FEW).family(4), CLUSTER, to.SearchOptions(simulated=4))
+    )
 
 
 def test_a_plan_counts_what_was_not_simulated_and_verifies(large):
     large(1e3)
     found = searched().run()
     assert found.unsimulated > 1
-    plan = planned(layout_job(), CLUSTER, simulated=4, baselines=())
+    plan = planned(layout_job(**FEW), CLUSTER, simulated=4, baselines=())
     said = [note for note in plan.notes if "not simulated" in note]
     assert len(said) == 1
     assert said[0].startswith(f"{found.unsimulated} wirings with routes were not simulated")
@@ -50,7 +52,7 @@ def test_a_plan_counts_what_was_not_simulated_and_verifies(large):
 def test_enough_work_says_nothing():
     found = searched().run()
     assert found.unsimulated == 0
-    plan = planned(layout_job(), CLUSTER, simulated=4, baselines=())
+    plan = planned(layout_job(**FEW), CLUSTER, simulated=4, baselines=())
     assert not [note for note in plan.notes if "not simulated" in note]
 
 
@@ -72,7 +74,7 @@ def test_without_any_simulation_it_is_refused(large):
 
 def test_a_schedule_of_compute_has_the_same_budget(large):
     options = to.SearchOptions(simulated=4, schedule="compute")
-    search = LayoutSearch(Problem(layout_job().family(4), CLUSTER, options))
+    search = LayoutSearch(Problem(layout_job(**FEW).family(4), CLUSTER, options))
     found = search.run()
     assert found.unsimulated == 0
     scorer = Scorer(search.problem, found.best.fabric)
@@ -115,7 +117,7 @@ def test_crossed_pairs_are_simulated_too(large):
 
 
 def test_work_is_limited_beyond_tables_of_all_pairs(monkeypatch):
-    layouts = Problem(layout_job().family(4), CLUSTER)
+    layouts = Problem(layout_job(**FEW).family(4), CLUSTER)
     operators = Problem(to.Job(to.models.dlrm(tables=4)).family(4), CLUSTER)
     assert layouts.candidate_work == operators.candidate_work == float("inf")
     monkeypatch.setattr(problem_module, "tabled", lambda _: False)

@@ -96,7 +96,7 @@ def test_strategies_move_off_the_dead() -> None:
     assert moved.configs[6].servers == (2,)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data(), st.integers(3, 9))
 def test_moved_strategies_are_legal(data: st.DataObject, servers: int) -> None:
     graph = small_mlp()

@@ -41,7 +41,7 @@ def same(one, other):
     assert np.allclose(one.latency, other.latency, rtol=1e-15, atol=0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(networks())
 def test_networks_survive_the_round_trip(tmp_path_factory, network):
     directory = tmp_path_factory.mktemp("graphml")

@@ -155,7 +155,7 @@ def graph_of(group: FiniteGroup, steps: list[int]) -> nx.DiGraph:
     return graph
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.sampled_from([6, 8, 12, 16, 20, 24]), st.data())
 def test_word_lengths(order: int, data: st.DataObject) -> None:
     groups = groups_of_order(order)

@@ -88,7 +88,7 @@ def check(topology: Topology, traffic: Traffic, degree: int) -> None:
     assert topology.degree_allreduce + topology.degree_transfer == degree == topology.degree
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     traffics(),
     st.integers(1, 9),

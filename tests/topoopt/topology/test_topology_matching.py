@@ -23,7 +23,7 @@ def demands(draw: st.DrawFn, least: int = 1, most: int = 7) -> np.ndarray:
     return matrix
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(demands(most=9))
 def test_blossom_weight_is_that_of_networkx(demand: np.ndarray) -> None:
     n = len(demand)

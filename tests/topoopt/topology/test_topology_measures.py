@@ -114,7 +114,7 @@ def test_spectral_gap_of_a_large_network_is_that_of_the_dense_solver(
     assert again.rate == pytest.approx(bound.rate)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(3, 16), st.integers(1, 5), st.sampled_from(PortModel))
 def test_no_wiring_beats_the_bound(seed: int, n: int, degree: int, ports: PortModel) -> None:
     rng = np.random.default_rng(seed)

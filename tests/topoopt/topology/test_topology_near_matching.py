@@ -24,7 +24,7 @@ def exact(weight: np.ndarray) -> float:
     return sum(weight[a, b] for a, b in nx.max_weight_matching(graph))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 25))
 def test_within_its_gap_of_the_best(seed: int, n: int) -> None:
     weight = symmetric(seed, n)

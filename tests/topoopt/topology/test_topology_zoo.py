@@ -108,7 +108,7 @@ def test_xpander(degree: int, size: int, seed: int) -> None:
     np.testing.assert_array_equal(again.target, network.target)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(2, 300), st.integers(1, 3))
 def test_dragonfly(servers: int, cables: int) -> None:
     network = dragonfly(servers, B, LAG, cables)

@@ -247,9 +247,9 @@ def test_pruning_and_processes_do_not_change_the_answer():
     shapes = network_shapes(32, 3)
     divisions = transformer_divisions(GPT, REPLICA, 32, memory=inf)
     question = Question(budget="500GB/s", loop=Loop.OVERLAP)
-    plain = search_designs(shapes[::9], divisions, question, keep=4, prune=False)
-    pruned = search_designs(shapes[::9], divisions, question, keep=4)
-    spread = search_designs(shapes[::9], divisions, question, keep=4, jobs=2)
+    plain = search_designs(shapes[::18], divisions, question, keep=4, prune=False)
+    pruned = search_designs(shapes[::18], divisions, question, keep=4)
+    spread = search_designs(shapes[::18], divisions, question, keep=4, jobs=2)
     assert plain.tally.pruned == 0 < pruned.tally.pruned
     assert pruned.tally == spread.tally
     names = [[describe_design(d.network, d.division, d.order) for d in r.designs]

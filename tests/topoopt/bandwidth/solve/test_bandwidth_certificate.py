@@ -32,7 +32,7 @@ def problem_of(seed, objective, limited):
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @example(seed=113, objective=AllocationObjective.TIME_COST, limited=True, noise=1e-9)
 @given(
     seed=st.integers(0, 10**6),

@@ -80,7 +80,7 @@ def by_scipy(problem, time):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("objective", ["time", "time*cost"])
 @pytest.mark.parametrize("overlap", [False, True])
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_equals_a_general_solver(objective, overlap, seed):
     problem, time = random_problem(seed, objective, overlap)
