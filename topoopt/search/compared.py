@@ -36,6 +36,9 @@ from topoopt.search.steps import Search
 # Strategies of the plan's search that are scored again, and by how much they may be slower than the
 # best so far on this fabric to be remembered.
 _POOL, _NEAR = 40, 1.1
+# Fabrics that take so many times as long as the plan by what may be simulated there are told by the
+# fewest of too many transfers, too.
+_FAR = 5.0
 # Work of a plan's search that ended by its bound counts as so much at least.
 _LEAST_SHARED = 2e7
 # Proposals between two looks at what was gained.
@@ -114,8 +117,12 @@ def best_compared(
     kept = [pair.strategy for pair in result.others[:_POOL]]
     score = _Remembering(Scorer(scored, fabric, search_tolerance(servers), most_work))
     fastest = float("inf")
-    for strategy in _cheapest_first(problem, fabric, [*starts, *kept]):
+    strategies, often = _cheapest_first(problem, fabric, [*starts, *kept])
+    for strategy in strategies:
         fastest = min(fastest, score(strategy, _NEAR * fastest))
+    if often and fastest > _FAR * result.best.time:
+        # What has no transfers says nothing of the fabric where it moves whole tables.
+        score(often[0])
     times: Jitter | None = None
     # Of a fabric that is rewired pairs are only carried along.
     host = cast("Fabric", fabric)
@@ -166,22 +173,23 @@ def _named(search: Search) -> dict[str, Strategy]:
 
 def _cheapest_first(
     problem: Problem, fabric: AnyFabric, strategies: list[Strategy]
-) -> list[Strategy]:
+) -> tuple[list[Strategy], list[Strategy]]:
     """Return distinct strategies, on many servers those first that are not too many transfers.
 
     What comes after something that was simulated is ruled out by bounds, or left out; if all are
-    too many, the fewest are simulated.
+    too many, the fewest are simulated. Returned as well are those that are too many.
     """
     distinct = list(dict.fromkeys(strategies))
     if not problem.spares or not isinstance(fabric, Fabric):
-        return distinct
+        return distinct, []
     moves = []
     for strategy in distinct:
         fits = problem.fits(strategy)
         tasks = problem.family.represented(strategy) if fits else None
         often = tasks is not None and moves_too_often(tasks, fabric)
         moves.append(int(np.count_nonzero(tasks.kind == TRANSFER)) if often and tasks else 0)
-    return [distinct[place] for place in sorted(range(len(distinct)), key=moves.__getitem__)]
+    order = sorted(range(len(distinct)), key=moves.__getitem__)
+    return [distinct[place] for place in order], [distinct[p] for p in order if moves[p]]
 
 
 def _fewest_seconds(problem: Problem, pairs: list[Pair]) -> tuple[Strategy, Jitter | None]:

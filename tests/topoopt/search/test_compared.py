@@ -6,7 +6,9 @@ from small_plans import small_dlrm
 
 import topoopt as to
 from parallelism.search.named import named_strategies
+from routing import routes as routes_module
 from topoopt.codesign.once import search_of
+from topoopt.evaluate import scoring
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.options import SearchOptions
@@ -46,3 +48,19 @@ def test_an_interrupted_search_is_not_gone_on_with(searched):
     finally:
         result.interrupted = False
     assert not seen and np.isfinite(found.time)
+
+
+def test_a_fabric_is_not_judged_by_what_moves_whole_tables_alone(monkeypatch):
+    """On many servers that is all that has few enough transfers for an expander."""
+    monkeypatch.setattr(routes_module, "EVERY_PAIR_UP_TO", 3)
+    job, cluster = to.Job(to.models.dlrm(tables=3)), to.Cluster(6, 2, "25Gbps")
+    options = SearchOptions(steps=10, confirm="none").settled("operators", 6)
+    search = search_of(job.family(6), cluster, options, 0).search
+    result = search_of(job.family(6), cluster, options, 0).run()
+    base = baseline_fabric("expander", cluster, default_prices(), 0)
+    monkeypatch.setattr(scoring, "MOST_MOVES", 0)
+    whole = search.space.intern(named_strategies(search.space)["data-parallel"])
+    score = Scorer(search.problem.plain, base.fabric)
+    assert score(whole) > 5.0 * result.best.time
+    found = best_compared(search, base, result, 1)
+    assert found.parallelization != whole and found.time < score(whole)
