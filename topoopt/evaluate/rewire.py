@@ -44,6 +44,7 @@ from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
 from topoopt.topology.exchange_groups import exchange_wirings
 from topoopt.topology.finder import Ring, Selection, Topology, find_topology
+from topoopt.topology.split import main_traffic
 
 _MOST_SPLITS = 10
 # Work of one more simulation on many servers, of a strategy that has a wiring; how many go on to
@@ -277,7 +278,7 @@ class Rewirer(Generic[P]):
             # Other rings for the split of the fastest so far: all splits would cost as much
             # again, and the best one hardly depends on the rings.
             like = best.promising if best.found is None else best.found[0]
-            improved = self._improved(traffic_of(tasks), like.degree_allreduce)
+            improved = self._improved(main_traffic(traffic_of(tasks)), like.degree_allreduce)
             self._try(tasks, improved, seen, best)
             done = self._exhausted(tasks, best)
         if best.found is None:
@@ -482,6 +483,7 @@ class Rewirer(Generic[P]):
         yield first
         if formula_only:
             return
+        whole, traffic = traffic, main_traffic(traffic)
         if traffic.transfer_sent() > 0 and traffic.groups:
             yield self._build(traffic, None, "rings")
             # All splits of usual degrees; of large ones a spread, since their number and the
@@ -497,7 +499,7 @@ class Rewirer(Generic[P]):
             yield self._build(traffic, None, "rings", both_ways)
         if wires_both_ways:
             # The published generators, so that a plan is never worse than on those rings.
-            yield self._build(traffic, None, ports=both_ways, like="artifact")
+            yield self._build(whole, None, ports=both_ways, like="artifact")
         if cluster.degree >= 4 and cluster.degree % 2 == 0:
             # Half the links, twice as fast each: short rounds of small AllReduces.
             yield self._trunked(traffic)
@@ -508,7 +510,7 @@ class Rewirer(Generic[P]):
                 traffic, cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model
             )
         # Nor is it slower than on the wiring that the paper describes.
-        yield self._build(traffic, None, like="paper")
+        yield self._build(whole, None, like="paper")
 
     def _trunked(self, traffic: Traffic) -> Topology:
         """Build a topology in which every link has two cables."""
