@@ -278,7 +278,7 @@ class Rewirer(Generic[P]):
             # Other rings for the split of the fastest so far: all splits would cost as much
             # again, and the best one hardly depends on the rings.
             like = best.promising if best.found is None else best.found[0]
-            improved = self._improved(main_traffic(traffic_of(tasks)), like.degree_allreduce)
+            improved = self._improved(traffic_of(tasks), like.degree_allreduce)
             self._try(tasks, improved, seen, best)
             done = self._exhausted(tasks, best)
         if best.found is None:
@@ -478,12 +478,14 @@ class Rewirer(Generic[P]):
 
     def _variants(self, traffic: Traffic, formula_only: bool) -> Iterator[Topology]:
         """Build topologies with geometric rings, the paper's formula first."""
-        cluster = self.cluster
+        cluster, whole = self.cluster, traffic
+        if self.options.faithful is None and not self._many:
+            # Of many servers large groups without a ring are not simulated.
+            traffic = main_traffic(traffic)
         first = self._build(traffic, None, like=self.options.faithful)
         yield first
         if formula_only:
             return
-        whole, traffic = traffic, main_traffic(traffic)
         if traffic.transfer_sent() > 0 and traffic.groups:
             yield self._build(traffic, None, "rings")
             # All splits of usual degrees; of large ones a spread, since their number and the
@@ -535,6 +537,8 @@ class Rewirer(Generic[P]):
     def _improved(self, traffic: Traffic, split: int) -> Iterator[Topology]:
         """Build topologies with other rings that can matter for this traffic."""
         tried = self.options.improvements
+        if not self._many:
+            traffic = main_traffic(traffic)
         moves = traffic.transfer_sent() > 0
         # A single group without transfers is as fast on any of its rings.
         if tried.exact and (moves or len(traffic.groups) > 1):
