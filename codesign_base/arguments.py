@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from numbers import Real
+from numbers import Integral, Real
 from types import UnionType
 from typing import Any
 
@@ -36,6 +36,16 @@ def check_number(name: str, value: Any, instead: str) -> None:
     """
     if not (is_number(value) and value > 0):
         raise InputError(f"{name} is {told(value)}; give {instead}")
+
+
+def whole(name: str, value: Any, instead: str) -> int:
+    """Return an argument that is a whole number; numpy's count, truth values and fractions do not.
+
+    Parameters and errors are those of `check_kind`.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(f"{name} is {told(value)}; give {instead}")
+    return int(value)
 
 
 def is_number(value: object) -> bool:
