@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import fields
 from numbers import Integral, Real
 from types import UnionType
 from typing import Any
@@ -27,6 +28,24 @@ def check_kind(name: str, value: Any, kind: type | UnionType, instead: str) -> N
     """
     if not isinstance(value, kind):
         raise InputError(f"{name} is {told(value)}; give {instead}")
+
+
+def check_flags(what: str, record: Any) -> None:
+    """Refuse a dataclass with another value than True or False where a field's default is one.
+
+    Parameters
+    ----------
+    what : str
+        Begins the message.
+    record : dataclass instance
+
+    Raises
+    ------
+    InputError
+    """
+    for each in fields(record):
+        if isinstance(each.default, bool):
+            check_kind(f"{what}: {each.name}", getattr(record, each.name), bool, "True or False")
 
 
 def check_number(name: str, value: Any, instead: str) -> None:

@@ -8,6 +8,7 @@ from reprlib import repr as brief
 from typing import get_args
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arguments import check_flags
 from codesign_base.whole_numbers import divisors
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import (
@@ -80,6 +81,7 @@ class Choices:
                 object.__setattr__(self, each.name, value)
             if each.name != "across_servers":
                 self._check_tuple(each.name, value)
+        check_flags("layouts", self)
         for name in (
             "tensor", "context", "pipeline", "expert", "microbatch", "virtual_stages",
             "expert_tensor",
