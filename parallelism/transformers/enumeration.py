@@ -301,6 +301,7 @@ def _timings(
     """Microbatches, schedules, maps of layers, recomputation and sharding of some degrees."""
     usual = [1 << k for k in range(_MOST_MICROBATCH.bit_length())]
     modules = tuple(name for name in get_args(Module) if name in choices.modules)
+    balanced = base.pipeline > 1 and not choices.stage_layers
     for microbatch in choices.microbatch or usual:
         if samples % microbatch:
             continue
@@ -311,7 +312,7 @@ def _timings(
             )
             for recompute in choices.recompute
         ]  # fmt: skip
-        weights = [ends(kind) if base.pipeline > 1 else (0.0, 0.0) for kind in kinds]
+        weights = [ends(kind) if balanced else (0.0, 0.0) for kind in kinds]
         for schedule, virtual in _schedules(model, base, samples // microbatch, choices):
             for kind, weight in zip(kinds, weights, strict=True):
                 maps = _maps(model, base.pipeline, schedule, virtual, weight, choices)
