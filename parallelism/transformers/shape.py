@@ -86,7 +86,9 @@ def _sent(placement: Placement, loads: Loads) -> list[set[str]]:
     """Return the kinds of exchanges that each stage takes part in."""
     layout = placement.layout
     ranks = layout.context * layout.data
-    context, tokens = (sent.any(axis=0) for sent in (loads.context_bytes, loads.expert_bytes))
+    context, tokens = (
+        np.any(sent != 0.0, axis=0).tolist() for sent in (loads.context_bytes, loads.expert_bytes)
+    )
     found: list[set[str]] = [set() for _ in range(layout.pipeline)]
     for part, stage in enumerate(layout.part_stages):
         weight, gradient = loads.weights[part], loads.gradients[part]
