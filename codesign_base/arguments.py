@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Iterable
-from numbers import Real
+from dataclasses import fields
+from numbers import Integral, Real
 from types import UnionType
 from typing import Any
 
@@ -29,6 +30,24 @@ def check_kind(name: str, value: Any, kind: type | UnionType, instead: str) -> N
         raise InputError(f"{name} is {told(value)}; give {instead}")
 
 
+def check_flags(what: str, record: Any) -> None:
+    """Refuse a dataclass with another value than True or False where a field's default is one.
+
+    Parameters
+    ----------
+    what : str
+        Begins the message.
+    record : dataclass instance
+
+    Raises
+    ------
+    InputError
+    """
+    for each in fields(record):
+        if isinstance(each.default, bool):
+            check_kind(f"{what}: {each.name}", getattr(record, each.name), bool, "True or False")
+
+
 def check_number(name: str, value: Any, instead: str) -> None:
     """Refuse an argument that is no number above zero; infinity is one, a text is none.
 
@@ -36,6 +55,16 @@ def check_number(name: str, value: Any, instead: str) -> None:
     """
     if not (is_number(value) and value > 0):
         raise InputError(f"{name} is {told(value)}; give {instead}")
+
+
+def whole(name: str, value: Any, instead: str) -> int:
+    """Return an argument that is a whole number; numpy's count, truth values and fractions do not.
+
+    Parameters and errors are those of `check_kind`.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(f"{name} is {told(value)}; give {instead}")
+    return int(value)
 
 
 def is_number(value: object) -> bool:

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
 from codesign_base import InputError
-from codesign_base.arguments import check_kind, told
+from codesign_base.arguments import check_flags, check_kind, told
 from codesign_base.hashed_once import hashed_once
 
 Norm = Literal["layernorm", "rmsnorm"]
@@ -98,6 +98,7 @@ class Attention:
 
     def __post_init__(self) -> None:
         _check_counts("attention", self, {"heads": 1, "kv_heads": 1, "head_width": 1})
+        check_flags("attention", self)
         check_kind(
             "attention: latent", self.latent, LatentAttention | None, "None, or a LatentAttention"
         )
@@ -164,6 +165,7 @@ class SlidingWindow:
 
     def __post_init__(self) -> None:
         _check_counts("sliding window", self, {"width": 1})
+        check_flags("sliding window", self)
         full = self.full_layers
         if (
             not isinstance(full, tuple)
@@ -232,6 +234,7 @@ class Experts:
             {"count": 1, "per_token": 1, "width": 1, "shared": 0, "shared_width": 0,
              "first_dense": 0, "every": 1, "groups": 1, "groups_per_token": 1},
         )  # fmt: skip
+        check_flags("experts", self)
         if self.per_token > self.count:
             raise InputError(
                 f"experts: per_token is {self.per_token} of {self.count} experts; "
@@ -326,6 +329,7 @@ class Transformer:
     window: SlidingWindow | None = None
 
     def __post_init__(self) -> None:
+        check_kind("transformer: name", self.name, str, "a text")
         _check_counts(
             f"transformer {self.name!r}", self,
             {"layers": 1, "hidden": 1, "feed_forward": 1, "vocabulary": 0, "sequence": 1,
@@ -334,6 +338,13 @@ class Transformer:
         for name, kind, instead in _PARTS:
             what = f"transformer {self.name!r}: {name}"
             check_kind(what, getattr(self, name), kind, instead)
+        check_flags(f"transformer {self.name!r}", self)
+        check_kind(f"transformer {self.name!r}: source", self.source, str, "a text")
+        if self.norm not in get_args(Norm):
+            raise InputError(
+                f"transformer {self.name!r}: norm is {told(self.norm)}; choose "
+                f"{' or '.join(get_args(Norm))}"
+            )
         if bool(self.vocabulary) == bool(self.patch):
             raise InputError(
                 f"transformer {self.name!r}: vocabulary is {self.vocabulary} and patch "

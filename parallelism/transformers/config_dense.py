@@ -14,20 +14,25 @@ from parallelism.transformers.config_parts import (
     llama,
     plain,
     windowed,
+    windowed_throughout,
 )
 from parallelism.transformers.config_windows import late_window, window_without_positions
 
 
 def _mistral(config: ConfigFields) -> dict[str, Any]:
+    return windowed_throughout(config, width=4096)
+
+
+def _ministral(config: ConfigFields) -> dict[str, Any]:
     return windowed(config, width=4096)
 
 
 def _ministral3(config: ConfigFields) -> dict[str, Any]:
-    return windowed(config, head_dim=128)
+    return windowed_throughout(config, head_dim=128)
 
 
 def _phi3(config: ConfigFields) -> dict[str, Any]:
-    return windowed(config, kv_default=True)
+    return windowed_throughout(config, kv_default=True)
 
 
 def _qwen2(config: ConfigFields) -> dict[str, Any]:
@@ -113,7 +118,7 @@ def _nemotron(config: ConfigFields) -> dict[str, Any]:
 
 def _starcoder2(config: ConfigFields) -> dict[str, Any]:
     bias = config.flag("use_bias", True)
-    described = windowed(config, tied=True, query_bias=bias, output_bias=bias)
+    described = windowed_throughout(config, tied=True, query_bias=bias, output_bias=bias)
     return described | {"gated": False, "bias": bias, "norm": "layernorm"}
 
 
@@ -248,7 +253,7 @@ DENSE_FAMILIES: Mapping[str, Callable[[ConfigFields], dict[str, Any]]] = Mapping
     {
         "llama": llama,
         "mistral": _mistral,
-        "ministral": _mistral,
+        "ministral": _ministral,
         "ministral3": _ministral3,
         "qwen2": _qwen2,
         "qwen3": _qwen3,

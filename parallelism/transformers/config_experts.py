@@ -7,8 +7,15 @@ from typing import Any
 
 from parallelism.transformers.architecture import Attention, Experts, LatentAttention
 from parallelism.transformers.config_fields import ConfigFields
-from parallelism.transformers.config_parts import biased, body_of, grouped, plain, windowed
-from parallelism.transformers.config_windows import chunks, late_window
+from parallelism.transformers.config_parts import (
+    biased,
+    body_of,
+    grouped,
+    plain,
+    windowed,
+    windowed_throughout,
+)
+from parallelism.transformers.config_windows import chunks, late_window, window_of_all
 
 
 def _sparse_layers(config: ConfigFields, layers: int) -> dict[str, Any]:
@@ -23,7 +30,7 @@ def _sparse_layers(config: ConfigFields, layers: int) -> dict[str, Any]:
 
 
 def _mixtral(config: ConfigFields) -> dict[str, Any]:
-    return _of_one_width(config, windowed(config))
+    return _of_one_width(config, windowed_throughout(config))
 
 
 def _of_one_width(config: ConfigFields, described: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -113,7 +120,8 @@ def _qwen3_moe(config: ConfigFields) -> dict[str, Any]:
         config.count("moe_intermediate_size"),
         **_sparse_layers(config, described["layers"]),
     )
-    return described | {"experts": experts, "window": late_window(config, described["layers"], 0)}
+    window = window_of_all(config, described["layers"], width=4096, asked=True)
+    return described | {"experts": experts, "window": window}
 
 
 def _deepseek(config: ConfigFields) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 from codesign_base import InputError
 from parallelism.transformers.architecture import MOST_LAYERS, Attention
 from parallelism.transformers.config_fields import ConfigFields
-from parallelism.transformers.config_windows import sliding_window
+from parallelism.transformers.config_windows import sliding_window, window_of_all
 
 
 def layers_of(config: ConfigFields, *names: str) -> int:
@@ -99,6 +99,15 @@ def windowed(
     described = plain(config, **more)
     window = sliding_window(config, described["layers"], width=width, every=every)
     return described | {"window": window}
+
+
+def windowed_throughout(config: ConfigFields, *, width: int = 0, **more: Any) -> dict[str, Any]:
+    """Return `plain`, in a family whose class windows all layers alike or none.
+
+    ``width`` is the family's own; see `config_windows.window_of_all`.
+    """
+    described = plain(config, **more)
+    return described | {"window": window_of_all(config, described["layers"], width=width)}
 
 
 def biased(config: ConfigFields, usual: bool = False) -> dict[str, bool]:

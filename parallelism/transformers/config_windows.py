@@ -33,6 +33,27 @@ def sliding_window(
     return SlidingWindow(width, full) if width and len(full) < layers else None
 
 
+def window_of_all(
+    config: ConfigFields, layers: int, *, width: int = 0, asked: bool = False
+) -> SlidingWindow | None:
+    """Return the window of every layer, in families whose classes do not look at kinds of layers.
+
+    Parameters
+    ----------
+    config : ConfigFields
+    layers : int
+    width : int, optional
+        The family's, where the file does not have the field; null says that there is none.
+    asked : bool, optional
+        Whether there is one only if ``use_sliding_window`` is true.
+    """
+    width = config.count("sliding_window", default=0 if "sliding_window" in config.data else width)
+    if asked:
+        width, _ = _if_asked(config, width)
+    _kinds(config, layers, _SLIDING)  # refuses others than the classes take
+    return SlidingWindow(width) if width else None
+
+
 def late_window(
     config: ConfigFields, layers: int, late: int, *, asked: bool = True
 ) -> SlidingWindow | None:
@@ -43,12 +64,12 @@ def late_window(
     config : ConfigFields
     layers : int
     late : int
-        The family's ``max_window_layers``; 0: all layers slide.
+        The family's ``max_window_layers``.
     asked : bool, optional
         Whether there is one only if ``use_sliding_window`` is true.
     """
     width = config.count("sliding_window", default=0 if "sliding_window" in config.data else 4096)
-    first = config.count("max_window_layers", default=late, least=0) if late else 0
+    first = config.count("max_window_layers", default=late, least=0)
     width, needs = _if_asked(config, width) if asked else (width, "sliding_window")
     full = _full_layers(config, layers, width, needs=needs)
     full = tuple(range(min(first, layers))) if full is None else full
@@ -107,23 +128,29 @@ def _full_layers(
         If the family has no such kind, the list has another length than layers, or layers have a
         window in it but no width is given.
     """
-    kinds = config.words("layer_types")
+    kinds = _kinds(config, layers, kind)
     if not kinds:
         return None
-    if any(one not in (_FULL, kind) for one in kinds):
-        raise config.wrong(
-            "layer_types", f"only {_FULL} and {kind} are known; plan with a model file"
-        )
-    if len(kinds) != layers:
-        raise config.wrong(
-            "layer_types", f"it names {len(kinds)} of {layers} layers; give a kind for each"
-        )
     full = tuple(i for i, one in enumerate(kinds) if one == _FULL)
     if len(full) < layers and not width:
         if config.data.get(needs) is None:
             raise config.missing(needs, f" with layers of {kind}")
         raise config.wrong(needs, f"layer_types has layers of {kind}; give true, or {_FULL}")
     return full
+
+
+def _kinds(config: ConfigFields, layers: int, kind: str) -> list[str]:
+    """Return ``layer_types``, all keys or ``kind`` for each layer; empty where it is not given."""
+    kinds = config.words("layer_types")
+    if any(one not in (_FULL, kind) for one in kinds):
+        raise config.wrong(
+            "layer_types", f"only {_FULL} and {kind} are known; plan with a model file"
+        )
+    if kinds and len(kinds) != layers:
+        raise config.wrong(
+            "layer_types", f"it names {len(kinds)} of {layers} layers; give a kind for each"
+        )
+    return kinds
 
 
 def _rotary(config: ConfigFields, layers: int) -> tuple[int, ...]:

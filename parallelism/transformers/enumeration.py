@@ -8,6 +8,7 @@ from reprlib import repr as brief
 from typing import get_args
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arguments import check_flags
 from codesign_base.whole_numbers import divisors
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import (
@@ -80,6 +81,7 @@ class Choices:
                 object.__setattr__(self, each.name, value)
             if each.name != "across_servers":
                 self._check_tuple(each.name, value)
+        check_flags("layouts", self)
         for name in (
             "tensor", "context", "pipeline", "expert", "microbatch", "virtual_stages",
             "expert_tensor",
@@ -299,6 +301,7 @@ def _timings(
     """Microbatches, schedules, maps of layers, recomputation and sharding of some degrees."""
     usual = [1 << k for k in range(_MOST_MICROBATCH.bit_length())]
     modules = tuple(name for name in get_args(Module) if name in choices.modules)
+    balanced = base.pipeline > 1 and not choices.stage_layers
     for microbatch in choices.microbatch or usual:
         if samples % microbatch:
             continue
@@ -309,7 +312,7 @@ def _timings(
             )
             for recompute in choices.recompute
         ]  # fmt: skip
-        weights = [ends(kind) if base.pipeline > 1 else (0.0, 0.0) for kind in kinds]
+        weights = [ends(kind) if balanced else (0.0, 0.0) for kind in kinds]
         for schedule, virtual in _schedules(model, base, samples // microbatch, choices):
             for kind, weight in zip(kinds, weights, strict=True):
                 maps = _maps(model, base.pipeline, schedule, virtual, weight, choices)

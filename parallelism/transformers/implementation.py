@@ -1,9 +1,10 @@
 """What depends on the training software rather than on model or layout: a stack."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
 from codesign_base import InputError
+from codesign_base.arguments import check_flags, check_kind, is_number
 from codesign_base.hashed_once import hashed_once
 from parallelism.suggestions import suggestion
 
@@ -159,6 +160,12 @@ class Implementation:
             value = getattr(self, name)
             return InputError(f"implementation: {name} is {value!r}; give {remedy}")
 
+        check_kind("implementation: stack", self.stack, str, "a name")
+        check_flags("implementation", self)
+        for each in fields(self):
+            number = isinstance(each.default, int | float) and not isinstance(each.default, bool)
+            if number and not is_number(getattr(self, each.name)):
+                raise refuse(each.name, "a number")
         for name in ("tensor", "data", "context", "expert", "pipeline"):
             if not 0.0 <= getattr(self, f"overlap_{name}") <= 1.0:
                 raise refuse(f"overlap_{name}", "0 to 1")

@@ -7,6 +7,7 @@ from reprlib import repr as brief
 from typing import Any, Literal, get_args
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind, told
 from codesign_base.hashed_once import hashed_once
 
 PipelineScheduleName = Literal[
@@ -121,12 +122,21 @@ class Layout:
                 raise InputError(f"layout: {name} is {value!r}; give a whole number of at least 1")
             if value > MOST_DEGREE:
                 raise InputError(f"layout: {name} is {value}; give at most {MOST_DEGREE}")
-        if self.zero not in (0, 1, 2, 3):
+        check_kind("layout: sequence_parallel", self.sequence_parallel, bool, "True or False")
+        if isinstance(self.zero, bool) or self.zero not in (0, 1, 2, 3):
             raise InputError(f"layout: zero is {self.zero!r}; choose 0, 1, 2 or 3")
         for name, known in (("schedule", PipelineScheduleName), ("recompute", Recompute)):
             value, choices = getattr(self, name), get_args(known)
             if value not in choices:
                 raise InputError(f"layout: {name} is {value!r}; choose {', '.join(choices)}")
+        for name, example in (("stage_layers", (8, 8)), ("modules", ("norms",))):
+            value = getattr(self, name)
+            if isinstance(value, list):
+                object.__setattr__(self, name, tuple(value))
+            elif not isinstance(value, tuple):
+                raise InputError(
+                    f"layout: {name} is {told(value)}; give a tuple, such as {example}"
+                )
         modules: tuple[str, ...] = get_args(Module)
         listed = [name for name in modules if name in self.modules]
         if list(self.modules) != listed or bool(listed) != (self.recompute == "modules"):

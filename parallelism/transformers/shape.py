@@ -82,19 +82,24 @@ def whole_shape(placement: Placement) -> Shape:
     )
 
 
-def _sent(placement: Placement, loads: Loads, stage: int) -> set[str]:
-    """Return the kinds of exchanges that a stage takes part in."""
+def _sent(placement: Placement, loads: Loads) -> list[set[str]]:
+    """Return the kinds of exchanges that each stage takes part in."""
     layout = placement.layout
-    parts = [part for part, own in enumerate(layout.part_stages) if own == stage]
     ranks = layout.context * layout.data
-    shared = [count[part] for count in (loads.weights, loads.gradients) for part in parts]
-    known = {
-        "context": bool(np.any(loads.context_bytes[:, parts])),
-        "tokens": bool(np.any(loads.expert_bytes[:, parts])),
-        "dense": ranks > 1 and any(each.dense for each in shared),
-        "expert": ranks > layout.expert_ranks and any(each.expert for each in shared),
-    }
-    return {name for name, used in known.items() if used}
+    context, tokens = (
+        np.any(sent != 0.0, axis=0).tolist() for sent in (loads.context_bytes, loads.expert_bytes)
+    )
+    found: list[set[str]] = [set() for _ in range(layout.pipeline)]
+    for part, stage in enumerate(layout.part_stages):
+        weight, gradient = loads.weights[part], loads.gradients[part]
+        known = {
+            "context": context[part],
+            "tokens": tokens[part],
+            "dense": ranks > 1 and (weight.dense or gradient.dense),
+            "expert": ranks > layout.expert_ranks and (weight.expert or gradient.expert),
+        }
+        found[stage].update(name for name, used in known.items() if used)
+    return found
 
 
 class _Elements:
@@ -163,8 +168,7 @@ def pattern_of(placement: Placement, shape: Shape, loads: Loads) -> tuple[Patter
     sends: dict[tuple[int, int], IntArray] = {}
     named: dict[str, list[Exchange]] = {"context": [], "dense": [], "expert": []}
     tokens: list[AllToAll] = []
-    for stage in range(stages):
-        sent = _sent(placement, loads, stage)
+    for stage, sent in enumerate(_sent(placement, loads)):
         for name, kind in kinds.items():
             over: Exchange = getattr(shape, name)[stage]
             none = np.full(len(over.servers), -1, dtype=np.int64)

@@ -93,6 +93,21 @@ def interrupts_between_steps(
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def hear_interrupt() -> None:
+    """Act upon a Ctrl-C that `interrupts_between_steps` holds back, where no report is due soon.
+
+    For long work that keeps no state, and whose callers keep none meanwhile.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        In the main thread, if there was one.
+    """
+    held = signal.getsignal(signal.SIGINT)
+    if isinstance(held, _Held) and threading.current_thread() is threading.main_thread():
+        held.act()
+
+
 def interruptible(run: "Callable[[npt.NDArray[np.int64]], T]") -> T:
     """Run a long kernel so that Ctrl-C is heard meanwhile.
 

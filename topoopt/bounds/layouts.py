@@ -17,6 +17,7 @@ from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.sends import network_bytes
 from parallelism.transformers.shares import layer_kinds
 from parallelism.transformers.timeline import PassTimes, last_starts, timeline
+from topoopt.base.interrupts import hear_interrupt
 from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
 from topoopt.bounds.exchanges import exchange_terms, placed_pipeline
 from topoopt.bounds.relaxation import Wirings
@@ -60,6 +61,7 @@ def fitting_bounds(family: LayoutFamily) -> list[Bounded]:
     """
     found = []
     for layout in family.layouts():
+        hear_interrupt()
         schedule = schedule_of(layout, family.batch)
         if max(use.total for use in family.uses(layout, schedule)) <= family.memory_limit:
             found.append(Bounded(layout, passes_bound(family, layout, schedule), passes_only=True))
@@ -98,6 +100,7 @@ def least_bound(
     tight: dict[int, Bound] = {}
     work = 0.0
     while True:
+        hear_interrupt()
         _, number = heap[0]
         layout, bound = known[number].layout, known[number].bound
         if known[number].passes_only:
@@ -201,6 +204,7 @@ def tightened_bound(
     for number in sorted(range(len(alone)), key=lambda i: alone[i].seconds):
         if alone[number].seconds >= least.seconds:
             break
+        hear_interrupt()
         tasks = family.represented(placements[number])
         work += tasks.tasks + _EACH
         if tasks.alike is not None:

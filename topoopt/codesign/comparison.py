@@ -1,12 +1,13 @@
 """One job over all fabrics: the co-designed one and those that it is compared with."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from codesign_base import InputError
-from codesign_base.arguments import check_kind, check_path, several
+from codesign_base.arguments import check_kind, check_path, several, whole
 from parallelism.reading import parse_json, schema_fault
 from parallelism.record_fields import Amount, Count, Whole
 from topoopt.base.display import shown
@@ -222,7 +223,7 @@ def compare(
     cluster: Cluster,
     options: SearchOptions | None = None,
     *,
-    fabrics: Iterable[str] = BASELINES,
+    fabrics: Iterable[str | os.PathLike[str]] = BASELINES,
     seed: int = 0,
     prices: PriceTable | None = None,
     progress: ProgressCallback | None = None,
@@ -236,7 +237,7 @@ def compare(
     cluster : Cluster
     options : SearchOptions, optional
         How to search.
-    fabrics : iterable of str, or "all"
+    fabrics : iterable of str or path, or "all"
         Names that `topoopt.fabrics.baselines.baseline_fabric` knows, and network files (node-link
         JSON or GraphML) of as many servers, whose cost is not known. "all": every fabric of
         `topoopt.fabrics.baselines.ALL_BASELINES` that these servers and ports can build; the
@@ -273,6 +274,7 @@ def compare(
     check_kind("cluster", cluster, Cluster, CLUSTER_EXAMPLE)
     check_kind("options", options, SearchOptions, "a topoopt.SearchOptions")
     check_kind("prices", prices, PriceTable | None, PRICES_EXAMPLE)
+    seed = whole("seed", seed, "a whole number of zero or more")
     if plan_file is not None:
         check_path("plan_file", plan_file)
     # Files are read before the search, so that a wrong one does not cost its time.
@@ -285,8 +287,10 @@ def compare(
     else:
         names = "several names, such as ('fat-tree',), or 'all'"
         for name in several("fabrics", fabrics, names):
-            check_kind("one of fabrics", name, str, names)
-            chosen.append(file_fabric(name, cluster) if is_network_file(name) else name)
+            check_kind("one of fabrics", name, str | os.PathLike, names)
+            path = os.fsdecode(name)
+            file = isinstance(name, os.PathLike) or is_network_file(path)
+            chosen.append(file_fabric(path, cluster) if file else path)
     plan = co_optimize(
         job, cluster, options, seed=seed, baselines=chosen, prices=prices, progress=progress
     )  # fmt: skip

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from codesign_base import InputError
-from codesign_base.arguments import check_kind, check_number
+from codesign_base.arguments import check_number, whole
 
 
 class DesignObjective(StrEnum):
@@ -52,9 +52,10 @@ class Limits:
             if not isfinite(self.cost_usd):
                 raise InputError(f"cost limit in USD is {self.cost_usd}; leave it out")
         if self.ports is not None:
-            check_kind("port limit", self.ports, int, "a whole number of at least 1")
-            if self.ports < 1:
-                raise InputError(f"port limit is {self.ports}; give at least 1")
+            ports = whole("port limit", self.ports, "a whole number of at least 1")
+            if ports < 1:
+                raise InputError(f"port limit is {ports}; give at least 1")
+            object.__setattr__(self, "ports", ports)
 
     def refuses(self, point: "Point") -> str:
         """Return why a point is over a limit, or ""."""

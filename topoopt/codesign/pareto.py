@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codesign_base import InfeasibleError, InputError
-from codesign_base.arguments import check_called, check_kind, check_path, is_number, several, told
+from codesign_base.arguments import (
+    check_called,
+    check_kind,
+    check_path,
+    is_number,
+    several,
+    told,
+    whole,
+)
 from topoopt.base.answers import read_answers, write_answers
 from topoopt.base.frames import frame, new_axes
 from topoopt.base.progress import Progress, ProgressCallback
@@ -58,15 +66,20 @@ class Grid:
     latency: str | float = "1us"
 
     def __post_init__(self) -> None:
-        for name, kind, several_of in (
-            ("servers", int, "(8, 16)"), ("degrees", int, "(2, 4)"),
-            ("bandwidths", str | float | int, "('100Gbps',)"),
+        for name, example in (
+            ("servers", "(8, 16)"), ("degrees", "(2, 4)"), ("bandwidths", "('100Gbps',)")
         ):  # fmt: skip
-            values = several(name, getattr(self, name), f"several, such as {several_of}")
+            instead = f"several, such as {example}"
+            values = several(name, getattr(self, name), instead)
             if not values:
                 raise InputError(f"{name} is empty; give at least one value")
+            if name != "bandwidths":
+                instead = f"whole numbers, {instead}"
+                values = tuple(whole(f"one of {name}", value, instead) for value in values)
             for value in values:
-                check_kind(f"one of {name}", value, kind, f"several, such as {several_of}")
+                if not (is_number(value) or isinstance(value, str)):
+                    raise InputError(f"one of {name} is {told(value)}; give {instead}")
+            object.__setattr__(self, name, values)
 
     def cluster(self, point: Point) -> Cluster:
         """Return the cluster of a point."""
@@ -320,9 +333,11 @@ def explore(
         raise InputError(
             f"least_gain is {told(least_gain)}; give a share of at least 0 and below 1"
         )
-    check_kind("global_batch", global_batch, int | None, "a whole number of at least 1")
-    if global_batch is not None and global_batch < 1:
-        raise InputError(f"global_batch is {global_batch}; give at least 1")
+    if global_batch is not None:
+        global_batch = whole("global_batch", global_batch, "a whole number of at least 1")
+        if global_batch < 1:
+            raise InputError(f"global_batch is {global_batch}; give at least 1")
+    seed = whole("seed", seed, "a whole number of zero or more")
     check_kind("job", job, Job, "a topoopt.Job, such as topoopt.Job(topoopt.models.dlrm())")
     check_kind("grid", grid, Grid, "a topoopt.Grid, which has several clusters")
     check_kind("limits", limits, Limits | None, "a topoopt.Limits")

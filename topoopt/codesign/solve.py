@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from codesign_base import InputError
-from codesign_base.arguments import check_called, check_kind, check_path, several
+from codesign_base.arguments import check_called, check_kind, check_path, several, whole
 from topoopt.base.progress import ProgressCallback
 from topoopt.bounds.everything import AnyFamily
 from topoopt.codesign.once import optimize_once
@@ -88,8 +88,7 @@ def co_optimize(
     check_called("progress", progress)
     if checkpoint is not None:
         check_path("checkpoint", checkpoint)
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise InputError(f"seed is {seed!r}; give a whole number")
+    seed = whole("seed", seed, "a whole number of zero or more")
     if seed < 0:
         raise InputError(f"seed is {seed}; give zero or more")
     check_options(job.family(1), options, checkpoint)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codesign_base import InfeasibleError
-from codesign_base.arguments import check_called, check_kind, check_path, several
+from codesign_base.arguments import check_called, check_kind, check_path, several, whole
 from codesign_base.paths import exists, make_directory
 from topoopt.base.calls import Call
 from topoopt.base.engine import run_jobs
@@ -126,7 +126,8 @@ def sweep(
     wired = several("clusters", clusters, CLUSTER_EXAMPLE)
     for cluster in wired:
         check_kind("one of clusters", cluster, Cluster, CLUSTER_EXAMPLE)
-    seeds = several("seeds", seeds, "several whole numbers, such as (0, 1)")
+    wanted = "several whole numbers, such as (0, 1)"
+    seeds = tuple(whole("one of seeds", seed, wanted) for seed in several("seeds", seeds, wanted))
 
     def compared(cluster: Cluster) -> tuple[str, ...]:
         return usual_baselines(cluster.servers) if fabrics is None else fabrics

@@ -1,9 +1,18 @@
 """Parameter counts against published ones, and what a transformer or layout refuses."""
 
+from dataclasses import replace
+
 import pytest
 
 from codesign_base import InputError
-from parallelism.transformers.architecture import Attention, Experts, Transformer
+from parallelism.transformers.architecture import (
+    Attention,
+    Experts,
+    SlidingWindow,
+    Transformer,
+)
+from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 
 LLAMA3_8B = Transformer(
@@ -60,3 +69,51 @@ def test_experts_sit_in_every_nth_layer_after_the_dense_ones() -> None:
 def test_nonsense_is_refused(make) -> None:
     with pytest.raises(InputError):
         make()
+
+
+def gpt2(**fields):
+    return replace(GPT2, **fields)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: gpt2(causal="x"), "transformer 'gpt2': causal is 'x'; give True or False"),
+        (lambda: gpt2(tied=1), "transformer 'gpt2': tied is 1; give True or False"),
+        (lambda: gpt2(gated=None), "gated is None"),
+        (lambda: gpt2(bias="no"), "bias is 'no'"),
+        (lambda: gpt2(parallel=[]), "parallel is []"),
+        (lambda: gpt2(norm="x"), "norm is 'x'; choose layernorm or rmsnorm"),
+        (lambda: gpt2(norm=["rmsnorm"]), "norm is ['rmsnorm']; choose layernorm or rmsnorm"),
+        (lambda: gpt2(name=5), "name is 5; give a text"),
+        (lambda: gpt2(source=None), "source is None; give a text"),
+        (lambda: Attention(4, 4, 8, query_bias="x"), "attention: query_bias is 'x'; give True"),
+        (lambda: Attention(4, 4, 8, output_bias=0), "output_bias is 0"),
+        (lambda: Attention(4, 4, 8, head_norm="x"), "head_norm is 'x'"),
+        (lambda: Attention(4, 4, 8, wide_norm="x"), "wide_norm is 'x'"),
+        (lambda: Attention(4, 4, 8, sinks="x"), "sinks is 'x'"),
+        (lambda: SlidingWindow(8, chunked="x"), "sliding window: chunked is 'x'"),
+        (lambda: Experts(4, 2, 8, shared_gate="x"), "experts: shared_gate is 'x'"),
+        (lambda: Experts(4, 2, 8, router_bias=1), "experts: router_bias is 1"),
+        (lambda: Implementation(flash="x"), "implementation: flash is 'x'; give True or False"),
+        (lambda: Implementation(copies="x"), "implementation: copies is 'x'; give a number"),
+        (lambda: Implementation(overlap_data=True), "overlap_data is True; give a number"),
+        (lambda: Choices(across_servers="x"), "layouts: across_servers is 'x'; give True"),
+        (lambda: Layout(stage_layers=5), "layout: stage_layers is 5; give a tuple, such as (8, 8)"),
+        (lambda: Layout(stage_layers=0), "layout: stage_layers is 0; give a tuple"),
+        (lambda: Layout(stage_layers="44"), "layout: stage_layers is '44'; give a tuple"),
+        (lambda: Layout(modules=5), "layout: modules is 5; give a tuple, such as ('norms',)"),
+        (lambda: Layout(sequence_parallel="x"), "layout: sequence_parallel is 'x'; give True"),
+        (lambda: Layout(zero=True), "layout: zero is True; choose 0, 1, 2 or 3"),
+    ],
+)
+def test_another_kind_of_value_is_named(make, told) -> None:
+    with pytest.raises(InputError) as refused:
+        make()
+    assert told in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_lists_of_layers_and_modules_are_tuples() -> None:
+    layout = Layout(pipeline=2, stage_layers=[4, 4], recompute="modules", modules=["norms"])
+    same = Layout(pipeline=2, stage_layers=(4, 4), recompute="modules", modules=("norms",))
+    assert layout == same and hash(layout) == hash(same)

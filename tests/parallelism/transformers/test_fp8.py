@@ -127,7 +127,9 @@ def test_what_a_tensor_group_gathers_in_fp8_is_cast_before_and_sent_in_bytes() -
     """Each of t ranks reads two bytes and writes one of its tokens, then moves two of all."""
     t, h = 4, LLAMA3_8B.hidden
     layout, tokens = Layout(tensor=t), float(LLAMA3_8B.sequence)
-    high, low = (layer_costs(LLAMA3_8B, 0, layout, replace(FP8, fp8_gather=g)) for g in (0, 1))
+    high, low = (
+        layer_costs(LLAMA3_8B, 0, layout, replace(FP8, fp8_gather=g)) for g in (False, True)
+    )
     saved = 2 * tokens * h * (4 - (3 / t + 2))  # before attention, before the feed-forward part
     for when in ("forward", "backward_input"):
         traffic = [getattr(each, when).traffic for each in (high, low)]

@@ -150,6 +150,37 @@ def test_files_say_which_layers_slide(data: dict[str, Any], sliding: list[int], 
         assert model.window.chunked == (data["model_type"] == "llama4_text")
 
 
+# Of these transformers 5.24.0 does not look at kinds of layers, nor at max_window_layers.
+ALIKE = ("mistral", "ministral3", "mixtral", "phi3", "qwen3_moe", "starcoder2")
+
+
+@pytest.mark.parametrize("kinds", [KINDS * 3, KINDS[:1] * 6, KINDS[1:] * 6])
+@pytest.mark.parametrize("kind", ALIKE)
+def test_classes_that_window_all_layers_alike(kind: str, kinds: list[str]) -> None:
+    data = QWEN | {"model_type": kind, "layer_types": kinds}
+    if kind in ("mixtral", "qwen3_moe"):
+        data |= {"num_local_experts": 8, "num_experts_per_tok": 2}
+    if kind == "qwen3_moe":
+        data |= {"moe_intermediate_size": 48}
+    data |= {"use_sliding_window": True, "max_window_layers": 3, "sliding_window_pattern": 2}
+    read = lambda **more: transformer_from_config(data | more, "x", name="x").window  # noqa: E731
+    assert read() == read(layer_types=None) == SlidingWindow(32)
+    assert read(sliding_window=None) is None
+    asked = kind == "qwen3_moe"
+    assert (read(use_sliding_window=False) is None) == asked
+    if asked:
+        del data["sliding_window"]
+        assert read() == SlidingWindow(4096)
+    with pytest.raises(InputError, match="it names 2 of 6 layers"):
+        read(layer_types=KINDS)
+
+
+def test_ministral_follows_kinds_of_layers() -> None:
+    data = QWEN | {"model_type": "ministral", "layer_types": KINDS * 3}
+    window = transformer_from_config(data, "x", name="x").window
+    assert window == SlidingWindow(32, (1, 3, 5))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -150,3 +150,7 @@ def test_asked_maps_are_the_only_ones() -> None:
     found = enumerate_layouts(LLAMA3_8B, 64, 8, 512, 8192, asked, lambda _: (0.0, 2.0))
     assert {layout.stage_layers for layout in found} == {(9, 9, 9, 5)}
     assert {layout.schedule for layout in found} == {"1f1b", "zero-bubble-v"}
+    weighed: list[Layout] = []
+    weigh = lambda layout: weighed.append(layout) or (0.0, 2.0)  # noqa: E731
+    assert enumerate_layouts(LLAMA3_8B, 64, 8, 512, 8192, asked, weigh) == found
+    assert not weighed, "what the ends weigh moves no layer of an asked map"

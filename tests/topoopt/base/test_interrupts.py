@@ -1,11 +1,12 @@
 """Ctrl-C inside long kernels: heard where that is asked, kept for later elsewhere."""
 
 import signal
+import threading
 import time
 
 import pytest
 
-from topoopt.base.interrupts import interruptible, interrupts_between_steps
+from topoopt.base.interrupts import hear_interrupt, interruptible, interrupts_between_steps
 
 
 @pytest.mark.parametrize("everywhere", [False, True])
@@ -32,6 +33,20 @@ def test_interrupts_end_long_kernels_where_that_is_asked(everywhere):
     assert bool(told) is everywhere
     with pytest.raises(KeyboardInterrupt):
         interruptible(kernel)  # nobody holds it back
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_held_interrupts_are_heard_where_no_report_is_due(everywhere):
+    hear_interrupt()
+    with interrupts_between_steps(everywhere=everywhere):
+        hear_interrupt()
+        signal.raise_signal(signal.SIGINT)
+        elsewhere = threading.Thread(target=hear_interrupt)
+        elsewhere.start()
+        elsewhere.join()
+        with pytest.raises(KeyboardInterrupt):
+            hear_interrupt()
+        hear_interrupt()
 
 
 def test_errors_of_kernels_are_raised_where_they_are_waited_for():

@@ -1,6 +1,7 @@
 """Bounds of pipelines never exceed the shortest time over all orders, by brute force."""
 
 import itertools
+import signal
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,8 @@ from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.schedules import build_schedule, schedule_of
 from parallelism.transformers.timeline import PassTimes, timeline
+from topoopt.base.interrupts import interrupts_between_steps
+from topoopt.bounds import layouts
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.bounds.everything import wirings_of
 from topoopt.bounds.layouts import (
@@ -183,3 +186,22 @@ def test_the_bound_over_all_layouts_counts_what_servers_send(monkeypatch, which)
     assert least_bound(family, wirings, bounded).seconds >= min(counted)
     passes = [layout_bound(family, wirings, each.layout).seconds for each in bounded]
     assert min(counted) > 1.02 * min(passes)
+
+
+@pytest.mark.parametrize("step", ["layout_bound", "sending_bound", "strategy_bound"])
+def test_an_interrupt_ends_the_bound_of_all_layouts(monkeypatch, step) -> None:
+    family = to.Job(gpt(8, 1024, 8), server=to.Server(gpus=2), global_batch=16).family(4)
+    wirings = wirings_of(family, to.Cluster(4, 2, "25Gbps"))
+    bounded = fitting_bounds(family)
+    whole, calls = getattr(layouts, step), []
+
+    def interrupted(*given, **more):
+        calls.append(given)
+        if len(calls) == 1:
+            signal.raise_signal(signal.SIGINT)
+        return whole(*given, **more)
+
+    monkeypatch.setattr(layouts, step, interrupted)
+    with interrupts_between_steps(), pytest.raises(KeyboardInterrupt):
+        least_bound(family, wirings, bounded)
+    assert len(calls) <= 6, "no more than the orders of one layout's axes"

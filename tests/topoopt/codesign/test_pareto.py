@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,6 +87,22 @@ def test_designs_are_the_plans_of_their_clusters():
     plan = to.co_optimize(JOB, to.Cluster(4, 2, "100Gbps"), options, seed=3, baselines=())
     assert found.designs[0].iteration_time_s == plan.iteration_time_s
     assert found.best is found.designs[0]
+
+
+def test_numbers_of_numpy_count_as_pythons(tmp_path):
+    batch = 4 * 4 * 32
+    grid = Grid((4,), (2,), ("100Gbps",))
+    same = Grid(np.array([4]), (np.int64(2),), ("100Gbps",))
+    assert grid == same and type(same.degrees[0]) is int
+    assert Grid((4,), (2,), (np.int64(10**10), np.float64(1e9))).bandwidths == (1e10, 1e9)
+    found = explore(JOB, grid, NONE, global_batch=batch, limits=Limits(ports=8), seed=3)
+    store = tmp_path / "designs.json"
+    again = explore(
+        JOB, same, NONE, global_batch=np.int32(batch), limits=Limits(ports=np.int64(8)),
+        seed=np.int64(3), store=store,
+    )  # fmt: skip
+    assert again == found
+    assert explore(JOB, grid, NONE, global_batch=batch, seed=3, store=store) == found
 
 
 def test_one_server_costs_in_a_grid_what_its_plan_says():

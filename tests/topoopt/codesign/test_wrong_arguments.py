@@ -1,10 +1,11 @@
 """Arguments of another kind than was meant, in Python."""
 
+import numpy as np
 import pytest
 from small_plans import shared_plan
 
 import topoopt as to
-from codesign_base.arguments import check_number, is_number, several
+from codesign_base.arguments import check_number, is_number, several, whole
 from parallelism.device import Server
 from parallelism.transformers.enumeration import Choices
 
@@ -151,6 +152,15 @@ def swept(**given):
         (lambda: to.SearchOptions(parameter_splits="no"), "parameter_splits is 'no'", "or False"),
         (lambda: to.Grid(("a",), (2,), ("100Gbps",)), "one of servers is 'a'", "(8, 16)"),
         (lambda: to.Grid((4,), b"x", ("100Gbps",)), "degrees is b'x'", "(2, 4)"),
+        (lambda: to.Grid((True,), (2,), ("100Gbps",)), "one of servers is True", "whole numbers"),
+        (lambda: to.Grid((4,), (2.0,), ("100Gbps",)), "one of degrees is 2.0", "whole numbers"),
+        (lambda: to.Grid((4,), (np.float64(2),), ("1Gbps",)), "one of degrees is ", "whole num"),
+        (lambda: to.Grid((4,), (2,), (True,)), "one of bandwidths is True", "('100Gbps',)"),
+        (lambda: to.Limits(ports=True), "port limit is True", "a whole number"),
+        (lambda: explored(global_batch=True), "global_batch is True", "a whole number"),
+        (lambda: explored(global_batch=8.0), "global_batch is 8.0", "a whole number"),
+        (lambda: explored(seed=1.0), "seed is 1.0", "a whole number"),
+        (lambda: optimized(seed=np.bool_(True)), "seed is ", "a whole number"),
         (lambda: to.models.dlrm(lookup_skew="1"), "lookup_skew is '1'", "an exponent"),
         (lambda: to.models.dlrm(dims=5), "dims is 5", "a whole number for each table"),
         (lambda: optimized(baselines=(5,)), "one of baselines is 5", "several names"),
@@ -200,3 +210,4 @@ def test_numbers_are_told_from_what_looks_like_them():
     with pytest.raises(to.InputError, match="rate is 0; give more"):
         check_number("rate", 0, "more")
     assert several("counts", range(2), "some") == (0, 1)
+    assert type(whole("count", np.int64(3), "some")) is int

@@ -313,9 +313,23 @@ def unargued(plan, found):
     return [
         f"{change.field}: {change.kind} {change.before!r} -> {change.after!r}"[:200]
         for change in found
-        if not noticed(plan, change.document, change.path, change.after)
-        and not any(allows(free, change) for free in FREE)
+        if not noticed(plan, change.document, change.path, change.after) and not argued(change)
     ]
+
+
+def argued(change):
+    """Whether a change is on the list, or exchanges two fields that are each on it."""
+    if any(allows(free, change) for free in FREE):
+        return True
+    exchanged = different(change) if change.kind == "exchange" else []
+    return bool(exchanged) and all(
+        argued(
+            Change(
+                change.document, (*change.path, key), "other", change.before[key], change.after[key]
+            )
+        )
+        for key in exchanged
+    )
 
 
 def allows(free, change):

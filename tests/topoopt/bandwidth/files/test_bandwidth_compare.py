@@ -1,6 +1,7 @@
 """From a bandwidth allocation to a plan, and back: network files in compare, plans as workloads."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -61,6 +62,16 @@ def test_compare_scores_a_network_file(net):
     assert row.bandwidth_bytes_per_s == pytest.approx(25 * G)
     assert row.iteration_time_s > 0
     assert "ideal-switch" in found.summary()
+
+
+def test_compare_takes_paths(net, tmp_path):
+    job, cluster = to.Job(small_mlp()), to.Cluster(4, 2, "100Gbps")
+    bare = tmp_path / "net"
+    bare.write_text(Path(net).read_text())
+    found = compare(job, cluster, SearchOptions(steps=1), fabrics=(Path(net), bare))
+    assert [row.fabric for row in found.fabrics] == ["topoopt", net, str(bare)]
+    with pytest.raises(InputError, match="does not exist"):
+        compare(job, cluster, SearchOptions(steps=1), fabrics=[tmp_path / "no"])
 
 
 def test_compare_reads_the_file_that_bandwidth_wrote(tmp_path):
