@@ -225,14 +225,15 @@ def seeds(
                 timed[strategy] = own if own <= limit else np.inf
 
     add(found)
-    if not search.problem.spares or _made_again(search, known[0]):
+    few = not search.threaded
+    if few or (search.problem.spares and _made_again(search, known[0])):
         # A few dozen proposals, which is all that many servers leave time for, do not get there.
         hopeful = [strategy for strategy in named if timed[strategy] < np.inf]
         hopeful = sorted(hopeful, key=lambda strategy: timed[strategy])[:_MIXED]
         add(on_tables_of(space, known[0], strategy) for strategy in hopeful)
     for strategy in sorted(timed, key=lambda strategy: timed[strategy])[:_SLICED]:
         changed = [strategy.replace(change) for change in all_sliced(space, strategy)]
-        if not search.problem.spares:
+        if few:
             changed += [all_together(space, strategy, tables=tables) for tables in (False, True)]
         for new in changed:
             if new not in timed:
