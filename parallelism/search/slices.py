@@ -88,4 +88,12 @@ def all_sliced(space: StrategySpace, strategy: Strategy) -> Iterator[Change]:
                 yield sliced(space, strategy, index, tables=tables)
 
 
-__all__ = ["all_sliced", "sliced"]
+def all_together(space: StrategySpace, strategy: Strategy, *, tables: bool) -> Strategy:
+    """Return a strategy with the changes of `sliced` for all concatenations, one after another."""
+    for index in range(len(space.graph.operators)):
+        if space.graph.inputs_side_by_side(index):
+            strategy = strategy.replace(sliced(space, strategy, index, tables=tables))
+    return strategy
+
+
+__all__ = ["all_sliced", "all_together", "sliced"]

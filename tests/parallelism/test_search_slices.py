@@ -4,7 +4,7 @@ from parallelism.graph import Mode
 from parallelism.models.dlrm import dlrm
 from parallelism.models.ncf import ncf
 from parallelism.search.named import hybrid
-from parallelism.search.slices import all_sliced, sliced
+from parallelism.search.slices import all_sliced, all_together, sliced
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import check_legal
 
@@ -53,6 +53,25 @@ def test_what_lies_between_works_slice_by_slice():
     assert new.configs[graph.index("factor_product")].mode is Mode.CHANNEL
     assert new.configs[at] is rows
     check_legal(graph, new, 4, BATCH)
+
+
+def test_all_concatenations_are_split_together():
+    graph = ncf(user_tables=2, item_tables=2, rows=100, factor_dim=4, mlp_dim=8, mlp_width=16)
+    space = StrategySpace(graph, 4, BATCH)
+    halves = space.placed(2, 2, Mode.OUTPUT)
+    last = space.placed(2, 2, Mode.REDUCTION)
+    strategy = hybrid(space).replace(
+        [(graph.index("mlp_0"), halves), (graph.index("factor_output"), last)]
+    )
+    for tables in (False, True):
+        new = all_together(space, strategy, tables=tables)
+        check_legal(graph, new, 4, BATCH)
+        joins = ("factor_users", "factor_items", "mlp_concat")
+        assert {new.configs[graph.index(name)].mode for name in joins} == {Mode.CHANNEL}
+        # Nothing is left that one more change would do.
+        assert all_together(space, new, tables=tables) == new
+    nothing = hybrid(space)
+    assert all_together(space, nothing, tables=True) == nothing
 
 
 def test_nothing_changes_without_a_split_layer():

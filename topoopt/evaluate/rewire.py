@@ -44,6 +44,7 @@ from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
 from topoopt.topology.exchange_groups import exchange_wirings
 from topoopt.topology.finder import Ring, Selection, Topology, find_topology
+from topoopt.topology.split import main_traffic
 
 _MOST_SPLITS = 10
 # Work of one more simulation on many servers, of a strategy that has a wiring; how many go on to
@@ -477,7 +478,10 @@ class Rewirer(Generic[P]):
 
     def _variants(self, traffic: Traffic, formula_only: bool) -> Iterator[Topology]:
         """Build topologies with geometric rings, the paper's formula first."""
-        cluster = self.cluster
+        cluster, whole = self.cluster, traffic
+        if self.options.faithful is None and not self._many:
+            # Of many servers large groups without a ring are not simulated.
+            traffic = main_traffic(traffic)
         first = self._build(traffic, None, like=self.options.faithful)
         yield first
         if formula_only:
@@ -497,7 +501,7 @@ class Rewirer(Generic[P]):
             yield self._build(traffic, None, "rings", both_ways)
         if wires_both_ways:
             # The published generators, so that a plan is never worse than on those rings.
-            yield self._build(traffic, None, ports=both_ways, like="artifact")
+            yield self._build(whole, None, ports=both_ways, like="artifact")
         if cluster.degree >= 4 and cluster.degree % 2 == 0:
             # Half the links, twice as fast each: short rounds of small AllReduces.
             yield self._trunked(traffic)
@@ -508,7 +512,7 @@ class Rewirer(Generic[P]):
                 traffic, cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model
             )
         # Nor is it slower than on the wiring that the paper describes.
-        yield self._build(traffic, None, like="paper")
+        yield self._build(whole, None, like="paper")
 
     def _trunked(self, traffic: Traffic) -> Topology:
         """Build a topology in which every link has two cables."""
@@ -533,6 +537,8 @@ class Rewirer(Generic[P]):
     def _improved(self, traffic: Traffic, split: int) -> Iterator[Topology]:
         """Build topologies with other rings that can matter for this traffic."""
         tried = self.options.improvements
+        if not self._many:
+            traffic = main_traffic(traffic)
         moves = traffic.transfer_sent() > 0
         # A single group without transfers is as fast on any of its rings.
         if tried.exact and (moves or len(traffic.groups) > 1):

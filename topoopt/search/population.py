@@ -19,7 +19,7 @@ from parallelism.search.seeds import (
     streams_on_halves,
     widening_branches,
 )
-from parallelism.search.slices import all_sliced
+from parallelism.search.slices import all_sliced, all_together
 from parallelism.strategy import Strategy
 from topoopt.base.side_by_side import in_twos
 from topoopt.bounds.relaxation import Wirings
@@ -225,14 +225,17 @@ def seeds(
                 timed[strategy] = own if own <= limit else np.inf
 
     add(found)
-    if search.problem.spares and _made_again(search, known[0]):
+    few = not search.threaded
+    if few or (search.problem.spares and _made_again(search, known[0])):
         # A few dozen proposals, which is all that many servers leave time for, do not get there.
         hopeful = [strategy for strategy in named if timed[strategy] < np.inf]
         hopeful = sorted(hopeful, key=lambda strategy: timed[strategy])[:_MIXED]
         add(on_tables_of(space, known[0], strategy) for strategy in hopeful)
     for strategy in sorted(timed, key=lambda strategy: timed[strategy])[:_SLICED]:
-        for change in all_sliced(space, strategy):
-            new = strategy.replace(change)
+        changed = [strategy.replace(change) for change in all_sliced(space, strategy)]
+        if few:
+            changed += [all_together(space, strategy, tables=tables) for tables in (False, True)]
+        for new in changed:
             if new not in timed:
                 own = score(new, near)
                 timed[new] = own if own <= near else np.inf

@@ -45,7 +45,7 @@ IDEAL_SWITCH = "ideal-switch"
 _SPACING = 0.004
 # Proposals that a chain makes on one fabric before the topology is built anew.
 _ROUND_STEPS = 150
-SPLITS_GAIN = 1.1
+SPLITS_GAIN = 1.03
 """By how much other wirings of a strategy are hoped to be faster than the published formula's."""
 
 

@@ -14,6 +14,9 @@ import numpy as np
 from parallelism.taskgraph import Traffic
 from topoopt.topology.matching import FloatArray
 
+# Share of its members' bytes below which a group gets no ports.
+_MINOR = 0.01
+
 
 class Faithful(StrEnum):
     """Whose behaviour to reproduce instead of the default: the paper's or its artifact's."""
@@ -44,6 +47,41 @@ def groups_by_load(traffic: Traffic) -> list[int]:
     """Return group indices by decreasing bytes, ties by members."""
     load = group_load(traffic)
     return sorted(range(len(traffic.groups)), key=lambda g: (-load[g], traffic.groups[g]))
+
+
+def main_traffic(traffic: Traffic) -> Traffic:
+    """Leave out groups that reduce next to nothing of what their members send.
+
+    A ring for such a group takes a port of each of its members from all others, for bytes that
+    take hardly longer over several hops.
+
+    Parameters
+    ----------
+    traffic : Traffic
+
+    Returns
+    -------
+    Traffic
+        Without the groups each of whose members sends under a hundredth of its bytes for them; the
+        same object if there are none, or only such.
+    """
+    load = group_load(traffic)
+    sent = traffic.transfers.sum(axis=1)
+    for group, amount in zip(traffic.groups, load.tolist(), strict=True):
+        sent[list(group)] += amount
+    kept = [
+        g
+        for g, group in enumerate(traffic.groups)
+        if load[g] >= _MINOR * float(sent[list(group)].min())
+    ]
+    if not kept or len(kept) == len(traffic.groups):
+        return traffic
+    return Traffic(
+        traffic.servers,
+        traffic.transfers,
+        tuple(traffic.groups[g] for g in kept),
+        traffic.group_bytes[kept],
+    )
 
 
 def ports_by_server(traffic: Traffic, ports: int, ring_ports: Sequence[int]) -> list[int]:

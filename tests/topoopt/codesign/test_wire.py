@@ -54,6 +54,21 @@ def test_bounds_are_in_order_and_the_time_is_that_of_the_fabric(servers, degree,
     assert fat_tree.cost_usd == pytest.approx(wired.cost_usd)
 
 
+def test_a_group_that_reduces_little_gets_no_ports():
+    """Halves reduce 800 MB beside transfers between them; all reduce a few kB afterwards."""
+    groups = tuple(range(0, 16, 2)), tuple(range(1, 16, 2)), tuple(range(16))
+    tasks = [(ALLREDUCE, 0, -1, 8e8, 0.0), (ALLREDUCE, 1, -1, 8e8, 0.0)]
+    for v in range(0, 16, 2):
+        other = (3 * v + 5) % 16
+        tasks += [(TRANSFER, v, other, 2e8, 0.0), (TRANSFER, other, v, 2e8, 0.0)]
+    tasks.append((ALLREDUCE, 2, -1, 4e3, 0.0))
+    last = len(tasks) - 1
+    graph = TaskGraph.from_lists(16, tasks, [(t, last) for t in range(last)], groups)
+    wired = wire_tasks(graph, Cluster(16, 4, "100Gbps"))
+    # A port for the transfers and three for the rings of each half; with a ring of all two.
+    assert wired.pair.time < 1.1 * (2 * 7 / 8 * 8e8 / (3 * 12.5e9))
+
+
 def test_one_allreduce_reaches_the_bound():
     tasks = TaskGraph.from_lists(8, [(ALLREDUCE, 0, -1, 8e8, 0.0)], [], (tuple(range(8)),))
     wired = wire_tasks(tasks, Cluster(8, 2, "100Gbps"))

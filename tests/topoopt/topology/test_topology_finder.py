@@ -19,6 +19,7 @@ from topoopt.topology.network_json import network_graph
 from topoopt.topology.split import (
     degree_for_allreduce,
     group_load,
+    main_traffic,
     ports_by_server,
     ports_by_total,
 )
@@ -173,6 +174,35 @@ def test_disjoint_groups_do_not_compete_except_in_the_paper() -> None:
     assert ports_by_total(traffic, 4) == [3, 1]
     overlapping = traffic_from(10, {left: 3.0, (4, 5, 6, 7, 8): 1.0})
     assert ports_by_server(overlapping, 4, [1, 1]) == [3, 1]
+
+
+def test_groups_that_reduce_next_to_nothing_are_left_out() -> None:
+    everyone, left, right = tuple(range(8)), (0, 1, 2, 3), (4, 5, 6, 7)
+    # Members of a half send 1.5e6 bytes for it; of all 1.75 a byte.
+    for amount, kept in ((8e3, (left, right)), (9e3, (everyone, left, right))):
+        traffic = traffic_from(8, {everyone: amount, left: 1e6, right: 1e6})
+        assert set(main_traffic(traffic).groups) == set(kept)
+    # It is much beside what one member sends, though not beside what the others do.
+    traffic = traffic_from(8, {everyone: 1e3, left: 1e6})
+    assert main_traffic(traffic) is traffic
+    # All that there is to reduce is little beside the transfers: the rings are as they were.
+    transfers = 1e9 * (1.0 - np.eye(8))
+    assert main_traffic(alone := traffic_from(8, {everyone: 1e3}, transfers)) is alone
+
+
+@given(traffics())
+def test_what_is_left_out_is_little_for_every_member(traffic: Traffic) -> None:
+    main = main_traffic(traffic)
+    assert main.transfers is traffic.transfers
+    load = dict(zip(traffic.groups, group_load(traffic).tolist(), strict=True))
+    sent = traffic.transfers.sum(axis=1)
+    for group, amount in load.items():
+        sent[list(group)] += amount
+    kept = dict(zip(main.groups, group_load(main).tolist(), strict=True))
+    assert kept.items() <= load.items()
+    assert bool(kept) == bool(load)
+    for group in load.keys() - kept.keys():
+        assert all(load[group] < 0.01 * sent[member] for member in group)
 
 
 def test_a_grid_of_groups_gets_even_shares() -> None:
