@@ -14,7 +14,7 @@ import numpy as np
 from parallelism.taskgraph import Traffic
 from topoopt.topology.matching import FloatArray
 
-# Share of its members' bytes below which a group gets no ports.
+# Share of a server's bytes below which all groups that it sends them for get no ports.
 _MINOR = 0.01
 
 
@@ -62,18 +62,22 @@ def main_traffic(traffic: Traffic) -> Traffic:
     Returns
     -------
     Traffic
-        Without the groups each of whose members sends under a hundredth of its bytes for them; the
-        same object if there are none, or only such.
+        Without groups for which, together, each of their members sends under a hundredth of its
+        bytes, the least first; the same object if there are none, or only such.
     """
     load = group_load(traffic)
-    sent = traffic.transfers.sum(axis=1)
+    spare = traffic.transfers.sum(axis=1)
     for group, amount in zip(traffic.groups, load.tolist(), strict=True):
-        sent[list(group)] += amount
-    kept = [
-        g
-        for g, group in enumerate(traffic.groups)
-        if load[g] >= _MINOR * float(sent[list(group)].min())
-    ]
+        spare[list(group)] += amount
+    spare *= _MINOR
+    kept = []
+    for g in reversed(groups_by_load(traffic)):
+        members = list(traffic.groups[g])
+        if load[g] < spare[members].min():
+            spare[members] -= load[g]
+        else:
+            kept.append(g)
+    kept.sort()
     if not kept or len(kept) == len(traffic.groups):
         return traffic
     return Traffic(
