@@ -74,7 +74,7 @@ class Grid:
             if not values:
                 raise InputError(f"{name} is empty; give at least one value")
             if name != "bandwidths":
-                instead = f"whole numbers, {instead}"
+                instead = f"several whole numbers, such as {example}"
                 values = tuple(whole(f"one of {name}", value, instead) for value in values)
             for value in values:
                 if not (is_number(value) or isinstance(value, str)):
