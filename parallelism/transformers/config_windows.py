@@ -25,7 +25,7 @@ def sliding_window(
     SlidingWindow or None
         None where no layer slides.
     """
-    width = config.count("sliding_window", default=0 if "sliding_window" in config.data else width)
+    width = _width(config, width)
     every = _pattern(config, every)
     full = _full_layers(config, layers, width)
     if full is None:
@@ -38,16 +38,10 @@ def window_of_all(
 ) -> SlidingWindow | None:
     """Return the window of every layer, in families whose classes do not look at kinds of layers.
 
-    Parameters
-    ----------
-    config : ConfigFields
-    layers : int
-    width : int, optional
-        The family's, where the file does not have the field; null says that there is none.
-    asked : bool, optional
-        Whether there is one only if ``use_sliding_window`` is true.
+    ``width`` is that of `sliding_window`; if ``asked``, there is one only with a true
+    ``use_sliding_window``.
     """
-    width = config.count("sliding_window", default=0 if "sliding_window" in config.data else width)
+    width = _width(config, width)
     if asked:
         width, _ = _if_asked(config, width)
     _kinds(config, layers, _SLIDING)  # refuses others than the classes take
@@ -68,7 +62,7 @@ def late_window(
     asked : bool, optional
         Whether there is one only if ``use_sliding_window`` is true.
     """
-    width = config.count("sliding_window", default=0 if "sliding_window" in config.data else 4096)
+    width = _width(config, 4096)
     first = config.count("max_window_layers", default=late, least=0)
     width, needs = _if_asked(config, width) if asked else (width, "sliding_window")
     full = _full_layers(config, layers, width, needs=needs)
@@ -137,6 +131,11 @@ def _full_layers(
             raise config.missing(needs, f" with layers of {kind}")
         raise config.wrong(needs, f"layer_types has layers of {kind}; give true, or {_FULL}")
     return full
+
+
+def _width(config: ConfigFields, usual: int) -> int:
+    """Return the width that a file gives, else the family's; null is 0."""
+    return config.count("sliding_window", default=0 if "sliding_window" in config.data else usual)
 
 
 def _kinds(config: ConfigFields, layers: int, kind: str) -> list[str]:

@@ -476,12 +476,15 @@ class Rewirer(Generic[P]):
             faithful=like,
         )
 
+    def _ported(self, traffic: Traffic) -> Traffic:
+        """Return the traffic that ports are divided by."""
+        # Of many servers large groups without a ring are not simulated.
+        whole = self._many or self.options.faithful is not None
+        return traffic if whole else main_traffic(traffic)
+
     def _variants(self, traffic: Traffic, formula_only: bool) -> Iterator[Topology]:
         """Build topologies with geometric rings, the paper's formula first."""
-        cluster, whole = self.cluster, traffic
-        if self.options.faithful is None and not self._many:
-            # Of many servers large groups without a ring are not simulated.
-            traffic = main_traffic(traffic)
+        cluster, whole, traffic = self.cluster, traffic, self._ported(traffic)
         first = self._build(traffic, None, like=self.options.faithful)
         yield first
         if formula_only:
@@ -537,8 +540,7 @@ class Rewirer(Generic[P]):
     def _improved(self, traffic: Traffic, split: int) -> Iterator[Topology]:
         """Build topologies with other rings that can matter for this traffic."""
         tried = self.options.improvements
-        if not self._many:
-            traffic = main_traffic(traffic)
+        traffic = self._ported(traffic)
         moves = traffic.transfer_sent() > 0
         # A single group without transfers is as fast on any of its rings.
         if tried.exact and (moves or len(traffic.groups) > 1):
