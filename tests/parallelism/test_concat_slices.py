@@ -50,7 +50,7 @@ def needed(graph, strategy):
             first += width
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(concat_jobs())
 def test_parts_receive_what_lies_in_their_slices(case):
     graph, strategy, servers = case

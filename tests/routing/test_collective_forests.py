@@ -169,7 +169,7 @@ def test_a_broadcast_reaches_the_smallest_cut_behind_its_root(case, seed) -> Non
 
 
 @given(networks(), st.floats(1.0, 1e10))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 def test_no_schedule_is_below_the_bound_and_the_best_is_the_least(case, size) -> None:
     network, members = case
     for collective in ("allreduce", "allgather", "reduce-scatter"):
