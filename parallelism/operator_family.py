@@ -51,8 +51,8 @@ class OperatorFamily:
     overlaps: ClassVar[bool] = True
     refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
         (
-            "global_batch", "sequence", "choices", "implementation", "rates", "memory_reserve",
-            "simulated", "memory_bytes",
+            "global_batch", "sequence", "mtp_layers", "choices", "implementation", "rates",
+            "memory_reserve", "simulated", "memory_bytes",
         ),
         _LAYOUTS_ONLY,
     )  # fmt: skip

@@ -15,6 +15,7 @@ Norm = Literal["layernorm", "rmsnorm"]
 MOST_LAYERS, MOST_WIDTH = 10_000, 2**31
 MOST_GROUPS = 1024
 """Groups of experts."""
+_COUNTS_OF_LAYERS = ("layers", "first_dense", "every", "mtp_layers")
 
 
 def _check_counts(what: str, record: object, least: dict[str, int]) -> None:
@@ -27,7 +28,7 @@ def _check_counts(what: str, record: object, least: dict[str, int]) -> None:
                 f"{what}: {field.name} is {value!r}; give a whole number of at least "
                 f"{least[field.name]}"
             )
-        most = MOST_LAYERS if field.name in ("layers", "first_dense", "every") else MOST_WIDTH
+        most = MOST_LAYERS if field.name in _COUNTS_OF_LAYERS else MOST_WIDTH
         most = MOST_GROUPS if field.name == "groups" else most
         if value > most:
             raise InputError(f"{what}: {field.name} is {value}; give at most {most}")
@@ -304,6 +305,11 @@ class Transformer:
         Where the numbers are from.
     window : SlidingWindow, optional
         Of some layers, or all; only if ``causal``.
+    mtp_layers : int
+        Modules for multi-token prediction (DeepSeek-V3, section 2.2), which predict further tokens:
+        each projects the normed states of the last layer (or module) and the normed embeddings of
+        the tokens that follow to the hidden width, and has one more layer like the last, a norm,
+        and a loss by the model's output projection. They sit with the head.
     """
 
     name: str
@@ -327,13 +333,14 @@ class Transformer:
     dense_bytes: int = 2
     source: str = ""
     window: SlidingWindow | None = None
+    mtp_layers: int = 0
 
     def __post_init__(self) -> None:
         check_kind("transformer: name", self.name, str, "a text")
         _check_counts(
             f"transformer {self.name!r}", self,
             {"layers": 1, "hidden": 1, "feed_forward": 1, "vocabulary": 0, "sequence": 1,
-             "positions": 0, "patch": 0, "classes": 0, "dense_bytes": 1},
+             "positions": 0, "patch": 0, "classes": 0, "dense_bytes": 1, "mtp_layers": 0},
         )  # fmt: skip
         for name, kind, instead in _PARTS:
             what = f"transformer {self.name!r}: {name}"
@@ -368,6 +375,11 @@ class Transformer:
             raise InputError(
                 f"transformer {self.name!r}: first_dense is {self.experts.first_dense} of "
                 f"{self.layers} layers; give fewer"
+            )
+        if self.mtp_layers and not (self.causal and self.vocabulary and not self.classes):
+            raise InputError(
+                f"transformer {self.name!r}: mtp_layers is {self.mtp_layers}, but the model does "
+                "not predict tokens from those before; leave it out"
             )
         window = self.window
         if window is not None and not self.causal:
@@ -455,13 +467,30 @@ class Transformer:
         return self.norm_parameters() + head
 
     @property
+    def reuses_embedding(self) -> bool:
+        """Whether the last part needs the token embedding: as projection, or for more tokens."""
+        return self.tied or self.mtp_layers > 0
+
+    @property
+    def joining_parameters(self) -> int:
+        """Parameters of a module for multi-token prediction around its layer.
+
+        Of the norms of states, of embeddings and before the output projection; and of the
+        projection of both to the hidden width.
+        """
+        return 3 * self.norm_parameters() + 2 * self.hidden**2
+
+    @property
     def parameters(self) -> int:
         """Trainable parameters."""
-        layers = sum(self.layer_parameters(layer) for layer in range(self.layers))
-        return self.embedding_parameters + layers + self.head_parameters
+        return self._parameters(active=False)
 
     @property
     def active_parameters(self) -> int:
         """Parameters that one token meets."""
-        layers = sum(self.layer_parameters(layer, active=True) for layer in range(self.layers))
-        return self.embedding_parameters + layers + self.head_parameters
+        return self._parameters(active=True)
+
+    def _parameters(self, *, active: bool) -> int:
+        layers = [self.layer_parameters(layer, active=active) for layer in range(self.layers)]
+        more = self.mtp_layers * (layers[-1] + self.joining_parameters)
+        return self.embedding_parameters + sum(layers) + more + self.head_parameters

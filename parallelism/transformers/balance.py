@@ -42,7 +42,8 @@ def ends_in_layers(
     Returns
     -------
     Ends
-        Without messages of context and expert groups.
+        Without messages of context and expert groups. Modules for multi-token prediction count
+        as the head's.
     """
     layout = layout.of_layers
     near = near_links(server)
@@ -59,6 +60,11 @@ def ends_in_layers(
         sent = end_communications(model, part, layout, sequence=sequence)
         work = costs(model, layout, implementation, sequence=sequence)
         one = part_seconds(work, sent, layout, implementation, rates, near)
+        for example, count in part.kinds(model):
+            more = layer_seconds(
+                model, example, layout, rates, near, implementation, far, sequence=sequence
+            )
+            one = one.plus(more, count)
         seconds = one.forward + one.backward + one.weight
         found.append(round(_PARTS_OF_LAYER * seconds / layer) / _PARTS_OF_LAYER)
     return found[0], found[1]

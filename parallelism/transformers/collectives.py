@@ -195,30 +195,33 @@ def end_communications(
     """Return what embedding, head and loss of a part send for one microbatch.
 
     The embedding is split over the vocabulary: rows are summed (or scattered). The head gathers
-    its input, or sums the input's gradient. The loss sums three FP32 numbers a token.
+    its input, or sums the input's gradient. The loss sums three FP32 numbers a token. A module for
+    multi-token prediction does all of that again, and gathers input and output of its projection
+    (as Megatron-Core's does).
     """
     tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
     whole, tensor = element * tokens * model.hidden, layout.tensor
     if tensor == 1 or not model.vocabulary:
         return ()
-    split = layout.sequence_parallel
+    split, more = layout.sequence_parallel, model.mtp_layers * part.head
     found: list[Communication] = []
-    if part.embedding:
-        found.append(
-            Communication(
-                "reducescatter" if split else "allreduce", "tensor", tensor, whole, 1, "forward"
-            )
-        )
-        if split:
-            found.append(Communication("allgather", "tensor", tensor, whole, 1, "weight"))
+
+    def add(kind: CollectiveKind, size: float, count: float, when: When) -> None:
+        if count:
+            found.append(Communication(kind, "tensor", tensor, size, count, when))
+
+    looked_up = part.embedding + more
+    add("reducescatter" if split else "allreduce", whole, looked_up, "forward")
+    add("allgather", whole, looked_up * split, "weight")
     if part.head and not model.classes:
-        if split:
-            found.append(Communication("allgather", "tensor", tensor, whole, 1, "forward"))
-            found.append(Communication("reducescatter", "tensor", tensor, whole, 1, "backward"))
-            found.append(Communication("allgather", "tensor", tensor, whole, 1, "weight"))
-        else:
-            found.append(Communication("allreduce", "tensor", tensor, whole, 1, "backward"))
-        found.append(Communication("allreduce", "tensor", tensor, 4.0 * tokens, 3, "forward"))
+        # Inputs of the output projection, and of those of modules, which are twice as wide.
+        for read, count in ((whole, 1 + more), (2.0 * whole, more)):
+            add("allgather", read, count * split, "forward")
+            add("reducescatter" if split else "allreduce", read, count, "backward")
+            add("allgather", read, count * split, "weight")
+        add("allgather", whole, more, "forward")
+        add("allgather", whole, more * split, "backward")
+        add("allreduce", 4.0 * tokens, 3 * (1 + more), "forward")
     return tuple(found)
 
 
@@ -287,8 +290,8 @@ def step_communications(
     updated weights. ZeRO 2: gradients are scattered after every microbatch, because no rank
     keeps all of them. ZeRO 3: as 2, and weights are gathered for the forward and again for the
     backward pass of every microbatch: with one microbatch and gradients as wide as weights, 1.5
-    times the volume of the others (Rajbhandari et al., 2020, section 7). Gradients of a tied
-    embedding are summed over the first and the last stage.
+    times the volume of the others (Rajbhandari et al., 2020, section 7). Gradients of an embedding
+    that is used again are summed over the first and the last stage.
     """
     stages: list[list[Communication]] = [[] for _ in range(layout.pipeline)]
     ranks = layout.data * layout.context
@@ -307,7 +310,7 @@ def step_communications(
                         layout, group, members, elements, weight, gradient, microbatches
                     )
                 )
-    if layout.ties(model.tied):
+    if layout.ties(model.reuses_embedding):
         size = gradient * model.vocabulary * model.hidden / layout.tensor
         for stage in (0, layout.pipeline - 1):
             stages[stage].append(Communication("allreduce", "embedding", 2, size, 1, "gradients"))

@@ -191,7 +191,7 @@ def model_flops(
     layout = Layout(microbatch=1, sequence_parallel=False)
     plain = Implementation(flash=False)
     layers = 0.0
-    for layer, count in layer_kinds(model, 0, model.layers):
+    for layer, count in layer_kinds(model, 0, model.layers, model.mtp_layers):
         one = layer_costs(model, layer, layout, plain, sequence=sequence).forward.flops
         if model.slides(layer):
             length = sequence_of(model, sequence)

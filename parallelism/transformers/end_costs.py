@@ -46,8 +46,35 @@ def head_costs(
 
     Logits are split over the vocabulary in a tensor group. The loss is computed in FP32:
     logits cast, read for maximum and sum, exponentials written; the backward pass scales them
-    and casts them back. A fused loss reads logits once, and again to write their gradient.
+    and casts them back. A fused loss reads logits once, and again to write their gradient. Modules
+    for multi-token prediction do all of it again, and what leads to their layers.
     """
+    costs = _loss_costs(model, layout, implementation, sequence)
+    for _ in range(model.mtp_layers):
+        costs += _loss_costs(model, layout, implementation, sequence)
+        costs += _joining_costs(model, layout, implementation, sequence)
+    return costs
+
+
+def _joining_costs(
+    model: Transformer, layout: Layout, implementation: Implementation, sequence: int | None
+) -> PassCosts:
+    """Return the passes of what joins states and embeddings of the tokens that follow.
+
+    The embedding of these, two norms, the concatenation and the projection.
+    """
+    tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
+    own = split_tokens(tokens, layout) * model.hidden * element
+    costs = embedding_costs(model, layout, implementation, sequence=sequence)
+    costs += elementwise(2 * 2 * own, 2 * 3 * own, 2) + elementwise(4 * own, 4 * own)
+    wide, outputs = 2.0 * model.hidden, model.hidden / layout.tensor
+    return costs + product_costs(tokens, outputs, wide, 1, *operands(model, implementation))
+
+
+def _loss_costs(
+    model: Transformer, layout: Layout, implementation: Implementation, sequence: int | None
+) -> PassCosts:
+    """Return the passes of one norm, output projection and loss."""
     tokens = tokens_of(model, layout, sequence)
     element, sums = float(model.dense_bytes), operands(model, implementation)
     norm = split_tokens(tokens, layout) * model.hidden * element

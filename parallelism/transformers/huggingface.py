@@ -99,6 +99,7 @@ def transformer_from_config(
     _check_head(config)
     described = _FAMILIES[kind](config)
     config.refuse_leftovers(_ARCHITECTURAL)
+    described["mtp_layers"] = config.count("num_nextn_predict_layers", default=0, least=0)
     if "sequence" in described:
         if sequence not in (None, described["sequence"]):
             raise InputError(

@@ -241,9 +241,9 @@ class Layout:
         """Stage of each part along the model."""
         return part_stages(self.schedule, self.pipeline, self.virtual_stages)
 
-    def ties(self, tied: bool) -> bool:
-        """Whether embedding and head share weights on different stages."""
-        return tied and self.part_stages[-1] != 0
+    def ties(self, reused: bool) -> bool:
+        """Whether an embedding that is used again lies on different stages."""
+        return reused and self.part_stages[-1] != 0
 
     @property
     def expert_split(self) -> int:

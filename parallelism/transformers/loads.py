@@ -176,7 +176,7 @@ def loads_of(
     each = layout.tensor / near.inter_efficiency
     gradient = float(implementation.gradient_bytes)
     gradients, weights = _shared_bytes(model, layout.of_weights, implementation, each)
-    tied = layout.ties(model.tied)
+    tied = layout.ties(model.reuses_embedding)
     return Loads(
         seconds=seconds,
         boundary_bytes=each

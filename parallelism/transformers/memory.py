@@ -199,7 +199,8 @@ def part_activations(
     """Return the bytes that one part of a model keeps of one microbatch on one GPU.
 
     Embedding dropout keeps its mask; the head its two inputs and logits in FP32 (Korthikanti et
-    al., 2022, section 4.3), or as they are for a fused loss.
+    al., 2022, section 4.3), or as they are for a fused loss. A module for multi-token prediction
+    keeps as much, and inputs of two norms and of its projection, which is twice as wide.
     """
     kept = 0.0
     for layer, count in part.kinds(model):
@@ -216,7 +217,8 @@ def part_activations(
         kept += 2.0 * model.dense_bytes * own
         outputs = layout.microbatch * model.classes if model.classes else 0.0
         logits = 0.0 if model.classes else tokens * model.vocabulary / layout.tensor
-        kept += min(4.0, implementation.logit_bytes) * (logits + outputs)
+        kept += min(4.0, implementation.logit_bytes) * (1 + model.mtp_layers) * (logits + outputs)
+        kept += model.mtp_layers * 6.0 * model.dense_bytes * own
     return kept
 
 

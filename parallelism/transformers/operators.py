@@ -70,6 +70,9 @@ def model_graph(
 
     Notes
     -----
+    Modules for multi-token prediction look tokens up again and use the output projection again; its
+    weights, and those of the embedding, are counted where they are used first.
+
     Experts are one operator a layer, split by experts: each part takes all tokens and returns
     a partial sum, as with expert parallelism over replicated activations. An all-to-all that
     sends every token to its experts alone moves fewer bytes where there are more parts than
@@ -86,14 +89,40 @@ def model_graph(
     )
     x = _embed(build, model)
     for layer in range(model.layers):
-        x = _layer(build, model, layer, x)
-    x = _norm(build, model, "final_norm", x)
+        x = _layer(build, model, layer, f"layer_{layer}", x)
+    normed = _norm(build, model, "final_norm", x)
     if model.classes:
-        dense(build, "classifier", x, model.classes, first_only=True)
+        dense(build, "classifier", normed, model.classes, first_only=True)
     elif model.vocabulary:
-        logits = dense(build, "vocabulary_projection", x, model.vocabulary, bias=False)
+        logits = dense(build, "vocabulary_projection", normed, model.vocabulary, bias=False)
         softmax_split(build, "loss", logits)
+    for number in range(model.mtp_layers):
+        x = _predict_further(build, model, f"mtp_{number}", x)
     return build.build()
+
+
+def _predict_further(build: GraphBuilder, model: Transformer, at: str, x: Tensor) -> Tensor:
+    """Append a module for multi-token prediction; return the states of its layer."""
+    tokens, hidden = model.sequence, model.hidden
+    states = _norm(build, model, f"{at}_states_norm", x)
+    following = _norm(build, model, f"{at}_tokens_norm", _lookup(build, model, f"{at}_lookup"))
+    flops, traffic = 4.0 * tokens * hidden**2, 3 * tokens * hidden
+    joined = build.append(
+        f"{at}_projection", OperatorKind.DENSE, [states, following], (tokens, hidden),
+        flops=(flops, 2 * flops), elements=(traffic, 2 * traffic), parameters=2 * hidden**2,
+        splits=legal_splits((Mode.OUTPUT, hidden)), profile_key=f"Dense_{2 * hidden}_{hidden}",
+    )  # fmt: skip
+    x = _layer(build, model, model.layers - 1, at, joined)
+    normed, outputs = _norm(build, model, f"{at}_final_norm", x), model.vocabulary
+    flops, traffic = 2.0 * tokens * hidden * outputs, tokens * (hidden + outputs)
+    logits = build.append(
+        f"{at}_vocabulary_projection", OperatorKind.DENSE, [normed], (tokens, outputs),
+        flops=(flops, 2 * flops), elements=(traffic, 2 * traffic),
+        splits=legal_splits((Mode.OUTPUT, outputs), (Mode.REDUCTION, hidden)),
+        profile_key=f"Dense_{hidden}_{outputs}",
+    )  # fmt: skip
+    softmax_split(build, f"{at}_loss", logits)
+    return x
 
 
 def _embed(build: GraphBuilder, model: Transformer) -> Tensor:
@@ -103,13 +132,7 @@ def _embed(build: GraphBuilder, model: Transformer) -> Tensor:
         # A class token stands before the patches.
         x = dense(build, "patch_embedding", build.input(tokens - 1, model.patch), hidden)
     elif model.tied:
-        indices = float(INDEX_BYTES * tokens)
-        x = build.append(
-            "token_lookup", OperatorKind.EMBEDDING, [], (tokens, hidden),
-            elements=(2 * tokens * hidden, 3 * tokens * hidden),
-            byte_counts=(indices, indices),
-            profile_key=f"Lookup_{model.vocabulary}x{hidden}",
-        )  # fmt: skip
+        x = _lookup(build, model, "token_lookup")
     else:
         x = embedding(build, "token_embedding", model.vocabulary, hidden, positions=tokens)
     if model.positions or model.patch:
@@ -124,13 +147,23 @@ def _embed(build: GraphBuilder, model: Transformer) -> Tensor:
     return x
 
 
+def _lookup(build: GraphBuilder, model: Transformer, name: str) -> Tensor:
+    """Look tokens up in an embedding whose parameters another operator has."""
+    tokens, hidden = model.sequence, model.hidden
+    indices = float(INDEX_BYTES * tokens)
+    return build.append(
+        name, OperatorKind.EMBEDDING, [], (tokens, hidden),
+        elements=(2 * tokens * hidden, 3 * tokens * hidden), byte_counts=(indices, indices),
+        profile_key=f"Lookup_{model.vocabulary}x{hidden}",
+    )  # fmt: skip
+
+
 def _norm(build: GraphBuilder, model: Transformer, name: str, x: Tensor) -> Tensor:
     return (layer_norm if model.norm == "layernorm" else rms_norm)(build, name, x)
 
 
-def _layer(build: GraphBuilder, model: Transformer, layer: int, x: Tensor) -> Tensor:
+def _layer(build: GraphBuilder, model: Transformer, layer: int, at: str, x: Tensor) -> Tensor:
     """Append one layer: attention, then (or beside it) the feed-forward part."""
-    at = f"layer_{layer}"
     normed = _norm(build, model, f"{at}_attention_norm", x)
     parts = [_attention(build, model, layer, f"{at}_attention", normed)]
     if model.layer_norms == 4:

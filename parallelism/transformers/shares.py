@@ -11,17 +11,19 @@ from parallelism.transformers.layout import Layout
 
 
 @lru_cache(maxsize=512)
-def layer_kinds(model: Transformer, first: int, count: int) -> tuple[tuple[int, int], ...]:
+def layer_kinds(
+    model: Transformer, first: int, count: int, more: int = 0
+) -> tuple[tuple[int, int], ...]:
     """Return (an example's index, count) of the kinds of layers in a range.
 
     Dense layers come before those with experts, and of each those that meet all keys before those
     with a sliding window. The example is the model's first layer of the kind, be it outside the
-    range.
+    range. ``more`` layers like the model's last one are added.
     """
     if model.experts is None and model.window is None:
-        return ((0, count),) if count else ()
+        return ((0, count + more),) if count + more else ()
     kinds = _kinds_of(model)
-    met = Counter(kinds[first : first + count])
+    met = Counter(kinds[first : first + count] + kinds[-1:] * more)
     return tuple((kinds.index(kind), met[kind]) for kind in sorted(met))
 
 

@@ -19,7 +19,8 @@ class Part:
     first, layers : int
         Index of the first layer, number of layers.
     embedding, head : bool
-        Whether the part begins with the embedding, ends with last norm, projection and loss.
+        Whether the part begins with the embedding, ends with last norm, projection and loss, and
+        with the modules for multi-token prediction.
     """
 
     stage: int
@@ -31,7 +32,7 @@ class Part:
 
     def kinds(self, model: Transformer) -> tuple[tuple[int, int], ...]:
         """Return (an example's index, count) of the kinds of its layers."""
-        return layer_kinds(model, self.first, self.layers)
+        return layer_kinds(model, self.first, self.layers, model.mtp_layers * self.head)
 
 
 def parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:
@@ -154,7 +155,8 @@ def _split(model: Transformer, width: int, tensor: int) -> float:
 def part_weights(model: Transformer, part: Part, layout: Layout) -> WeightCount:
     """Return the weights of one part on one GPU.
 
-    A tied embedding is held by the first and, if it is another one, the stage of the last part.
+    An embedding that is used again is held by the first and, if it is another one, the stage of
+    the last part.
     """
     found = WeightCount()
     for layer, count in part.kinds(model):
@@ -167,7 +169,9 @@ def part_weights(model: Transformer, part: Part, layout: Layout) -> WeightCount:
         split = 0 if model.tied else model.vocabulary * model.hidden
         classes = model.head_parameters - norm - split
         found += WeightCount(norm + classes + split / layout.tensor)
-        if layout.ties(model.tied):
+        joining = 3 * norm + 2 * model.hidden**2 / layout.tensor
+        found += WeightCount(joining).times(model.mtp_layers)
+        if layout.ties(model.reuses_embedding):
             found += WeightCount(model.vocabulary * model.hidden / layout.tensor)
     return found
 

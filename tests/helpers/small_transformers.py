@@ -1,5 +1,7 @@
 """Transformers that several tests share, and the published GPT-like ones."""
 
+from dataclasses import replace
+
 from parallelism.transformers.architecture import (
     Attention,
     Experts,
@@ -32,6 +34,7 @@ LATENT = Transformer(
     "latent", 4, 1024, Attention(16, 16, 64, latent=LatentAttention(256, 384, 32, 64)), 2816, 1000,
     512, gated=True, experts=Experts(16, 4, 512, shared=1, shared_width=512, first_dense=1),
 )  # fmt: skip
+FURTHER_TOKENS = replace(LATENT, name="further tokens", mtp_layers=2)
 VISION = Transformer(
     "vit", 4, 256, Attention(4, 4, 64, True, True), 1024, 0, 197, bias=True, norm="layernorm",
     positions=197, causal=False, patch=768, classes=1000,

@@ -257,7 +257,7 @@ def passes_bound(family: LayoutFamily, layout: Layout, schedule: PipelineSchedul
     near = near_links(family.server)
     model, once = family.model, family.implementation.iteration_s
     whole = 0.0
-    for layer, count in layer_kinds(model, 0, model.layers):
+    for layer, count in layer_kinds(model, 0, model.layers, model.mtp_layers):
         one = layer_seconds(
             model, layer, layout, family.rates, near, family.implementation, frozenset(far),
             sequence=family.sequence,

@@ -77,6 +77,10 @@ JOB: Options = {
         int | None, None, "Tokens of a sample.", show_default="the model's own",
         rich_help_panel=_LAYOUTS,
     ),
+    "mtp_layers": option(
+        int | None, None, "Modules for multi-token prediction.", show_default="the model's own",
+        rich_help_panel=_LAYOUTS,
+    ),
     "tensor": _considered(
         "Tensor-parallel degrees considered, such as 4,8.", "all within a server"
     ),
@@ -300,7 +304,8 @@ def make_job(
             "(or --per-operator)"
         )
     sequence = given["sequence"]
-    transformer = load_transformer(model, **({} if sequence is None else {"sequence": sequence}))
+    changes = {name: given[name] for name in ("sequence", "mtp_layers") if given[name] is not None}
+    transformer = load_transformer(model, **changes)
     choices = choices_of(given)
     if not {"interleaved", "breadth-first"} & set(choices.schedules):
         common.refuse_given(

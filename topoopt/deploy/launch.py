@@ -68,7 +68,9 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     if layout.pipeline > 1 or layout.virtual_stages > 1:
         parts = parts_of(model, layout)
         cut = [
-            ("E" if part.embedding else "") + "t" * part.layers + ("L" if part.head else "")
+            ("E" if part.embedding else "")
+            + "t" * part.layers
+            + ("m" * model.mtp_layers + "L" if part.head else "")
             for part in parts
         ]
         if len({part.layers for part in parts}) > 1:
@@ -182,6 +184,10 @@ def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list
         lines.append(f"--tokenizer-type NullTokenizer --vocab-size {model.vocabulary - 1}")
     else:
         notes.append("Megatron-LM's pretrain_gpt.py trains no models without a vocabulary")
+    if model.mtp_layers:
+        lines.append(f"--mtp-num-layers {model.mtp_layers}")
+        if model.positions:
+            notes.append("Megatron-LM refuses --mtp-num-layers with learned positions")
     if model.parallel:
         notes.append("Megatron-LM has no layers whose attention and feed-forward part are parallel")
     if model.layer_norms == 4:
@@ -276,6 +282,11 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
         lines.append(f'pipeline_parallel_schedule = "{name}"')
         lines.append(f"pipeline_parallel_microbatch_size = {layout.microbatch}")
         lines.append(f"module_fqns_per_model_part = {json.dumps(_modules(job.model, layout))}")
+    if job.model.mtp_layers:
+        notes.append(
+            "torchtitan has no multi-token prediction: the plan's time includes "
+            f"{job.model.mtp_layers} of its modules"
+        )
     if layout.tensor > 1 and not layout.sequence_parallel:
         notes.append("torchtitan always splits norms along the sequence; the plan does not")
     if job.implementation.precision == "fp8":

@@ -1,7 +1,7 @@
 """The command line that makes a plan again."""
 
 import shlex
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from codesign_base import InputError
 from parallelism.accelerators import ACCELERATORS, ALIASES
@@ -114,11 +114,11 @@ def _operators(job: OperatorQuestion) -> tuple[str, _Options, list[str]]:
 def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, _Options, list[str]]:
     """Return model, options and remarks of a job by layouts."""
     remarks, name, sequence = [], job.model.name, job.sequence
-    model, own = "config.json", job.model.sequence
+    model, own, further = "config.json", job.model.sequence, job.model.mtp_layers
     if name in TRANSFORMERS:
         preset = load_transformer(name)
-        if {**asdict(job.model), "sequence": preset.sequence} == asdict(preset):
-            model, own = name, preset.sequence
+        if replace(job.model, sequence=preset.sequence, mtp_layers=preset.mtp_layers) == preset:
+            model, own, further = name, preset.sequence, preset.mtp_layers
     if model != name:
         remarks.append(
             f"config.json stands for the Hugging Face configuration of {name}, whose architecture "
@@ -150,6 +150,7 @@ def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, _Options, list[str]]
     options: _Options = [
         ("global-batch", plan.global_batch, None),
         ("sequence", sequence, own),
+        ("mtp-layers", job.model.mtp_layers, further),
         *considered,
         ("tensor-across-servers", choices.across_servers, False),
         ("load-imbalance", imbalance, 1.0),

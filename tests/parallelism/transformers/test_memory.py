@@ -23,6 +23,7 @@ from parallelism.transformers.stages import (
     stage_weights,
 )
 from tests.helpers.small_transformers import (
+    FURTHER_TOKENS,
     GPT3_175B,
     GPT_1T,
     GPT_22B,
@@ -104,22 +105,23 @@ def test_states_are_those_of_the_zero_paper(billions, published) -> None:
         assert sum(states) / 1e9 == pytest.approx(gigabytes, rel=0.01)
 
 
-@pytest.mark.parametrize("model", [GPT_22B, LLAMA3_8B, MIXTRAL, LATENT, VISION])
+@pytest.mark.parametrize("model", [GPT_22B, LLAMA3_8B, MIXTRAL, LATENT, FURTHER_TOKENS, VISION])
 def test_weights_of_one_gpu_are_the_parameters(model) -> None:
     (one,) = stage_weights(model, Layout())
     assert one.dense + one.expert == model.parameters
 
 
-@pytest.mark.parametrize("model", [GPT_22B, LLAMA3_8B, MIXTRAL, LATENT])
+@pytest.mark.parametrize("model", [GPT_22B, LLAMA3_8B, MIXTRAL, LATENT, FURTHER_TOKENS])
 def test_splitting_loses_no_weights(model) -> None:
     layers = [layer_weights(model, i, Layout(tensor=4, data=4, expert=4)) for i in range(4)]
     for index, one in enumerate(layers):
         whole = model.layer_parameters(index)
         replicated = 4 * (one.dense + 4 * one.expert) - whole
         assert 0 < replicated < 0.35 * whole
-    tied = model.vocabulary * model.hidden if model.tied else 0
+    # The last stage has an embedding of its own, as output projection or to look tokens up.
+    again = model.vocabulary * model.hidden if model.tied or model.mtp_layers else 0
     total = sum(w.dense + w.expert for w in stage_weights(model, Layout(pipeline=4)))
-    assert total == model.parameters + tied
+    assert total == model.parameters + again
 
 
 def test_parts_cover_the_layers_and_spare_the_ends() -> None:

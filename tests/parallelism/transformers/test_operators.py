@@ -42,8 +42,9 @@ def closed_form(model: Transformer) -> float:
     value = a.latent.value_width if a.latent else a.head_width
     scores = a.heads * s * s * (2 * (a.head_width + rope) + 2 * value + 5)
     matrices = 3 if model.gated else 2
-    total = model.layers * 2.0 * s * attention
-    for layer in range(model.layers):
+    layers = [*range(model.layers), *[model.layers - 1] * model.mtp_layers]
+    total = len(layers) * 2.0 * s * attention
+    for layer in layers:
         total += scores * model.score_share(layer, s)
         if model.has_experts(layer):
             e = model.experts
@@ -55,7 +56,8 @@ def closed_form(model: Transformer) -> float:
         total += 2.0 * s * h * matrices * width
     if model.patch:
         return total + 2.0 * (s - 1) * model.patch * h + 2.0 * h * model.classes
-    return total + 2.0 * s * h * model.vocabulary
+    total += model.mtp_layers * 2.0 * s * 2 * h * h
+    return total + (1 + model.mtp_layers) * 2.0 * s * h * model.vocabulary
 
 
 @st.composite
@@ -99,6 +101,7 @@ def transformers(draw: st.DrawFn) -> Transformer:
         patch=draw(st.integers(1, 6)) if image else 0,
         classes=draw(st.integers(1, 5)) if image else 0,
         window=draw(st.none() | window) if causal else None,
+        mtp_layers=draw(st.integers(0, 2)) if causal and not image else 0,
     )  # fmt: skip
 
 
@@ -113,9 +116,9 @@ def test_the_graph_has_the_transformers_parameters_and_flops(model: Transformer)
             assert op.backward_flops == 2 * op.forward_flops
         assert op.inputs or op.kind in (OperatorKind.EMBEDDING, OperatorKind.DENSE)
     readers = graph.consumers
-    assert [op.name for op, read in zip(graph.operators, readers, strict=True) if not read] == [
-        graph.operators[-1].name
-    ]
+    unread = [op.name for op, read in zip(graph.operators, readers, strict=True) if not read]
+    assert unread[-1] == graph.operators[-1].name
+    assert unread[:-1] == ["loss", *(f"mtp_{i}_loss" for i in range(model.mtp_layers))][:-1]
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)

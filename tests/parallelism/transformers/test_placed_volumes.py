@@ -26,7 +26,7 @@ from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.sends import network_bytes
 from parallelism.transformers.stages import parts_of
-from tests.helpers.small_transformers import LATENT, VISION, gpt
+from tests.helpers.small_transformers import FURTHER_TOKENS, LATENT, VISION, gpt
 
 GPUS = 4
 BATCH = 16
@@ -39,6 +39,7 @@ MODELS = {
     "tied": gpt(8, 256, 8, 1000),
     "odd": gpt(7, 256, 8, 1000),
     "latent experts": LATENT,
+    "further tokens": FURTHER_TOKENS,
     "vision": VISION,
 }
 LAYOUTS = {
@@ -105,10 +106,10 @@ def expected_bytes(
                 moved = ring_bytes(group) * ROUNDS[message.kind]
                 collective += message.count * message.size * moved
     for part in parts_of(model, layout):
+        layers = list(range(part.first, part.first + part.layers))
+        layers += [model.layers - 1] * (model.mtp_layers if part.head else 0)
         messages = [
-            message
-            for layer in range(part.first, part.first + part.layers)
-            for message in layer_communications(model, layer, layout)
+            message for layer in layers for message in layer_communications(model, layer, layout)
         ]
         messages += end_communications(model, part, layout)
         for message in messages:
@@ -143,7 +144,7 @@ def expected_bytes(
     return collective, transfers
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.sampled_from(sorted(LAYOUTS)), st.integers(0, 10**6), st.integers(0, 5))
 def test_servers_send_what_their_gpus_do(name: str, which: int, turn: int) -> None:
     model, layout = MODELS[name], LAYOUTS[name][which % len(LAYOUTS[name])]

@@ -224,6 +224,7 @@ UNUSED = {
     "default optimizer": ((*LAYOUTS, "--optimizer", "sgd"), "planned by layouts"),
     "chains": ((*LAYOUTS, "--chains", "5"), "none is proposed at random"),
     "sequence": (("plan", "small.yaml", *FAST, "--sequence", "512"), "planned operator by"),
+    "multi-token": (("plan", "small.yaml", *FAST, "--mtp-layers", "1"), "planned operator by"),
     "zero": (("plan", "small.yaml", *FAST, "--zero", "1"), "planned operator by operator"),
     "across": (("plan", "small.yaml", *FAST, "--tensor-across-servers"), "planned operator by"),
     "workers": (("plan", "small.yaml", *FAST, "--workers", "2"), "one search only"),

@@ -268,6 +268,23 @@ def test_uneven_stages_are_written_layer_by_layer():
     assert [len([m for m in part if m.startswith("layers.")]) for part in parts] == [5, 4]
 
 
+def test_modules_for_multi_token_prediction_are_on_the_last_stage():
+    plan = pipelined_plan()
+    model = replace(plan.job.model, layers=9, positions=0, mtp_layers=2)
+    layout = replace(plan.parallelization.layout, pipeline=2, schedule="1f1b", virtual_stages=1)
+    job = replace(plan.job, model=model)
+    lines, notes = megatron(plan, job, layout)
+    found = options(lines)
+    assert found["--mtp-num-layers"] == "2"
+    assert found["--pipeline-model-parallel-layout"] == "Ettttt|ttttmmL"
+    assert not any("multi-token" in note or "mtp" in note for note in notes)
+    learned = replace(job, model=replace(model, positions=2048))
+    assert any("learned positions" in note for note in megatron(plan, learned, layout)[1])
+    text, said = torchtitan(plan, job, layout)
+    tomllib.loads("\n".join(text))
+    assert any("no multi-token prediction" in note and "2 of its" in note for note in said)
+
+
 def test_breadth_first_schedules_have_names_in_both():
     plan = with_layout(pipelined_plan(), schedule="breadth-first", virtual_stages=4)
     layout = plan.parallelization.layout

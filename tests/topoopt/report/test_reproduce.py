@@ -39,7 +39,7 @@ def restarted_question():
 
 
 def layout_question():
-    model = load_transformer("gpt2", sequence=512)
+    model = load_transformer("gpt2", sequence=512, mtp_layers=1)
     choices = Choices(tensor=(1, 2), microbatch=(2,), zero=(1,), schedules=("gpipe", "1f1b"))
     job = to.Job(model, server=nvlink_server("a100", 2), global_batch=16, choices=choices)
     cluster = to.Cluster(2, 2, "100Gbps", "bidirectional")

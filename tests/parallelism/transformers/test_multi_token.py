@@ -1,0 +1,167 @@
+"""Modules for multi-token prediction: what they add, where, and to whom it is told."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_transformers import FURTHER_TOKENS, LATENT, LLAMA3_8B
+
+from codesign_base import InputError
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.balance import ends_in_layers
+from parallelism.transformers.collectives import end_communications, step_communications
+from parallelism.transformers.costs import layer_costs, model_flops
+from parallelism.transformers.family import LayoutFamily
+from parallelism.transformers.gpu import rates_of
+from parallelism.transformers.huggingface import transformer_from_config
+from parallelism.transformers.implementation import MEGATRON_CORE
+from parallelism.transformers.iteration import all_part_seconds
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.links import Links, sent_bytes
+from parallelism.transformers.load import load_transformer
+from parallelism.transformers.memory import layer_activations, part_activations
+from parallelism.transformers.schedules import schedule_of
+from parallelism.transformers.stages import parts_of
+from topoopt.bounds.layouts import layout_bound, passes_bound
+from topoopt.bounds.relaxation import Wirings
+from topoopt.problem.job import Job, nvlink_server
+
+DEEPSEEK = load_transformer("deepseek-v3")
+BOTH = load_transformer("deepseek-v3", mtp_layers=1)
+
+
+def test_the_module_of_deepseek_v3_has_the_parameters_that_its_authors_print() -> None:
+    """11.5 billion of its own, and 2.4 billion a token with the shared embedding and head."""
+    assert (BOTH.parameters - DEEPSEEK.parameters) / 1e9 == pytest.approx(11.5, rel=0.02)
+    shared = 2 * DEEPSEEK.vocabulary * DEEPSEEK.hidden
+    active = BOTH.active_parameters - DEEPSEEK.active_parameters + shared
+    assert active / 1e9 == pytest.approx(2.4, rel=0.06)
+
+
+@pytest.mark.parametrize("model", [LLAMA3_8B, LATENT])
+@pytest.mark.parametrize("count", [1, 3])
+def test_each_module_computes_a_layer_a_head_and_a_projection(model, count) -> None:
+    more = replace(model, mtp_layers=count)
+    deeper = replace(model, layers=model.layers + 1)
+    layer = model_flops(deeper, 5) - model_flops(model, 5)
+    tokens = 5 * model.sequence
+    head = 3 * 2.0 * tokens * model.hidden * model.vocabulary
+    projection = 3 * 2.0 * tokens * 2 * model.hidden**2
+    added = model_flops(more, 5) - model_flops(model, 5)
+    assert added == pytest.approx(count * (layer + head + projection), rel=1e-12)
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", "zero-bubble-v"])
+def test_only_the_part_with_the_head_takes_longer(schedule) -> None:
+    chunks = 1 + (schedule == "zero-bubble-v")
+    layout = Layout(tensor=2, pipeline=2, schedule=schedule, virtual_stages=chunks)
+    server = nvlink_server("h100", 8)
+    rates, links = rates_of("h100"), Links.of_server(server, 50e9)
+    plain, more = (
+        np.array([
+            (one.forward, one.backward, one.weight)
+            for one in all_part_seconds(model, layout, rates, links)
+        ])
+        for model in (LATENT, FURTHER_TOKENS)
+    )  # fmt: skip
+    assert np.array_equal(plain[:-1], more[:-1])
+    assert (more[-1] > plain[-1]).all()
+    ends = [
+        ends_in_layers(model, layout, rates, server, MEGATRON_CORE)
+        for model in (LATENT, FURTHER_TOKENS)
+    ]
+    assert ends[0][0] == ends[1][0]
+    # Two layers, and two heads like the one that there is.
+    assert ends[1][1] >= 2 + 3 * ends[0][1] - 1
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_the_part_with_the_head_keeps_more(recompute) -> None:
+    layout = Layout(pipeline=2, recompute=recompute)
+    kept = [
+        part_activations(model, parts_of(model, layout)[-1], layout)
+        for model in (LATENT, FURTHER_TOKENS)
+    ]
+    one = layer_activations(LATENT, LATENT.layers - 1, layout)
+    layer = one.input if recompute == "full" else one.rest + one.core
+    states = LATENT.sequence * LATENT.hidden * 2
+    # Inputs of two norms, of the projection, of the last norm and of the output projection.
+    each = layer + (2 + 2 + 1 + 1) * states + 4 * LATENT.sequence * LATENT.vocabulary
+    assert kept[1] - kept[0] == pytest.approx(2 * each)
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_tensor_ranks_gather_around_the_projection(split) -> None:
+    """As Megatron-Core's column-parallel projection, whose output is gathered, does."""
+    layout = Layout(tensor=4, pipeline=2, sequence_parallel=split)
+
+    def sent(model: Transformer, when: str) -> float:
+        last = parts_of(model, layout)[-1]
+        messages = end_communications(model, last, layout)
+        return sum(m.count * sent_bytes(m.kind, m.size, 4) for m in messages if m.when == when)
+
+    whole = 2 * LATENT.sequence * LATENT.hidden
+    loss = 3 * 2 * 4 * LATENT.sequence
+    # In shares of three quarters of a buffer; an AllReduce is two of them.
+    forward = (1 + 1 + 2 + 1) * whole + loss if split else (2 + 1) * whole + loss
+    backward = (1 + 2 + 1) * whole if split else 2 * (1 + 2) * whole
+    weight = (1 + 1 + 2) * whole if split else 0
+    for when, size in (("forward", forward), ("backward", backward), ("weight", weight)):
+        more = sent(FURTHER_TOKENS, when) - sent(LATENT, when)
+        assert more == pytest.approx(2 * 0.75 * size), when
+
+
+def test_stages_at_both_ends_sum_the_embedding_that_both_have() -> None:
+    def sums(model: Transformer, layout: Layout) -> list[bool]:
+        by_stage = step_communications(model, layout, 8)
+        return [any(m.group == "embedding" for m in stage) for stage in by_stage]
+
+    assert not LATENT.tied
+    assert sums(LATENT, Layout(pipeline=3, data=2)) == [False] * 3
+    assert sums(FURTHER_TOKENS, Layout(pipeline=3, data=2)) == [True, False, True]
+    folded = Layout(pipeline=2, data=2, schedule="zero-bubble-v", virtual_stages=2)
+    assert sums(FURTHER_TOKENS, folded) == [False, False]
+
+
+def test_layers_recompute_as_others_do() -> None:
+    layout = Layout(recompute="full")
+    assert layer_costs(FURTHER_TOKENS, 3, layout) == layer_costs(LATENT, 3, layout)
+
+
+def test_bounds_count_the_modules() -> None:
+    layout, wirings = Layout(pipeline=2, data=4), Wirings(1, 4, 50e9, 1e-6)
+    found = []
+    for model in (LATENT, FURTHER_TOKENS):
+        job = Job(
+            model, global_batch=32, server=nvlink_server("h100", 8),
+            implementation=replace(MEGATRON_CORE, iteration_s=0.0),
+        )  # fmt: skip
+        family = job.family(1)
+        assert isinstance(family, LayoutFamily)
+        schedule = schedule_of(layout, 32)
+        passes = passes_bound(family, layout, schedule).seconds
+        assert passes <= layout_bound(family, wirings, layout).seconds
+        found.append(passes)
+    assert found[1] > 1.3 * found[0]
+
+
+def test_configurations_say_how_many_there_are() -> None:
+    config = {
+        "model_type": "deepseek_v3", "num_hidden_layers": 3, "hidden_size": 64,
+        "num_attention_heads": 4, "intermediate_size": 96, "vocab_size": 99, "kv_lora_rank": 8,
+        "first_k_dense_replace": 1, "moe_intermediate_size": 16, "n_routed_experts": 4,
+        "num_experts_per_tok": 2, "max_position_embeddings": 128,
+    }  # fmt: skip
+
+    def read(**more: object) -> int:
+        return transformer_from_config(config | more, "configuration 'x'", name="x").mtp_layers
+
+    assert (read(), read(num_nextn_predict_layers=0), read(num_nextn_predict_layers=2)) == (0, 0, 2)
+    with pytest.raises(InputError, match="'num_nextn_predict_layers' is -1; give a whole number"):
+        read(num_nextn_predict_layers=-1)
+
+
+@pytest.mark.parametrize(("name", "count"), [("vit-b-16", 1), ("llama3-8b", -1), ("gpt2", 10**6)])
+def test_models_that_cannot_have_them_are_refused(name, count) -> None:
+    with pytest.raises(InputError, match=f"mtp_layers is {count}"):
+        load_transformer(name, mtp_layers=count)
