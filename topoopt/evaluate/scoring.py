@@ -58,7 +58,9 @@ _BOUND_WORK = 0.8
 _DEVICE_WORK = 2e3
 # Making, where it was not made before, a task: memory counts as much as time.
 BUILD_WORK = 50.0
-# Making a task, and looking for what a rotation maps on it, where a job has millions of them.
+# Making a task, and looking for what a rotation maps on it, where a job has millions of them. It
+# counts where strategies are wired: counted for scores, too, it would end the search of fabrics
+# that are compared with, and of strategies on the ideal switch, before it found anything.
 MADE_WORK = 10.0
 # Looking for symmetry, a task.
 _COLLAPSE_WORK = 4.0
@@ -298,8 +300,6 @@ class Scorer(Generic[P]):
             if bound > limit:
                 return bound
         tasks = self.problem.family.represented(strategy)
-        if self.problem.spares:
-            self.work += MADE_WORK * tasks.tasks
         bound = 0.0
         if spares and isinstance(self.fabric, Fabric):
             self.work += _BOUND_WORK * tasks.tasks

@@ -36,7 +36,7 @@ from topoopt.search.steps import SPLITS_GAIN, Deadline, Round, Search, stay
 # Strategies that are sought on the ideal switch, a chain; and those that are wired, a chain.
 _SOUGHT, _WIRED = 2, 4
 # Those that are wired of many servers, in all ways.
-_FEW_WIRED = 3
+_FEW_WIRED = 6
 # How many rounds' proposals each of them has.
 _SOUGHT_ROUNDS = 3
 # What each of them may cost there, of the search's whole work: a few are a hundred times as many
