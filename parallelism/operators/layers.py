@@ -14,6 +14,7 @@ def dense(
     *,
     bias: bool = True,
     first_only: bool = False,
+    reused: bool = False,
 ) -> Tensor:
     """Fully connected layer over the last axis, activation fused.
 
@@ -27,6 +28,8 @@ def dense(
     bias : bool, optional
     first_only : bool, optional
         Use the first position alone (the pooler of BERT); the output has no positions.
+    reused : bool, optional
+        The weights are those of another operator, which has the parameters.
     """
     where = f"dense {name!r}"
     check_counts(where, out_features=out)
@@ -44,7 +47,7 @@ def dense(
         shape,
         flops=(flops, 2 * flops),
         elements=(traffic, 2 * traffic),
-        parameters=width * out + (out if bias else 0),
+        parameters=0 if reused else width * out + (out if bias else 0),
         splits=legal_splits((Mode.OUTPUT, out), (Mode.REDUCTION, width)),
         profile_key=f"Dense_{width}_{out}",
     )

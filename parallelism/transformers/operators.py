@@ -113,14 +113,10 @@ def _predict_further(build: GraphBuilder, model: Transformer, at: str, x: Tensor
         splits=legal_splits((Mode.OUTPUT, hidden)), profile_key=f"Dense_{2 * hidden}_{hidden}",
     )  # fmt: skip
     x = _layer(build, model, model.layers - 1, at, joined)
-    normed, outputs = _norm(build, model, f"{at}_final_norm", x), model.vocabulary
-    flops, traffic = 2.0 * tokens * hidden * outputs, tokens * (hidden + outputs)
-    logits = build.append(
-        f"{at}_vocabulary_projection", OperatorKind.DENSE, [normed], (tokens, outputs),
-        flops=(flops, 2 * flops), elements=(traffic, 2 * traffic),
-        splits=legal_splits((Mode.OUTPUT, outputs), (Mode.REDUCTION, hidden)),
-        profile_key=f"Dense_{hidden}_{outputs}",
-    )  # fmt: skip
+    normed = _norm(build, model, f"{at}_final_norm", x)
+    logits = dense(
+        build, f"{at}_vocabulary_projection", normed, model.vocabulary, bias=False, reused=True
+    )
     softmax_split(build, f"{at}_loss", logits)
     return x
 
