@@ -5,10 +5,12 @@ first, then the parameter parts that a strategy may choose. What does not fit in
 memory left is not measured; a reader of the profile interpolates (`parallelism.profile.time_at`).
 """
 
+import math
 import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,9 @@ _REPEATS = (3, 20)
 # Share of the free memory that a measurement may take; gradients and workspace need the rest.
 _MEMORY_SHARE = 0.5
 _MOST_PARAMETER_PARTS = 16
+# What is written before each pass on a GPU: more than any last-level cache holds.
+_WRITTEN_BYTES = 2**28
+_MOST_WRITES = 200
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,7 @@ def profile_operators(
     *,
     batch_per_gpu: int | None = None,
     device: str = "cpu",
+    precision: str | None = None,
     max_seconds: float = 60.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Measured:
@@ -83,6 +89,9 @@ def profile_operators(
     batch_per_gpu : int, optional
         The graph's own otherwise.
     device : {"cpu", "cuda"}, optional
+    precision : {"fp32", "tf32"}, optional
+        Of products and convolutions of elements of 4 bytes on a GPU. By default what PyTorch does
+        where nothing is set: products in FP32, convolutions in TF32.
     max_seconds : float, optional
         No measurement starts after this time, but each operator is measured once.
     progress : callable, optional
@@ -95,13 +104,14 @@ def profile_operators(
     Raises
     ------
     InputError
-        If torch or the device is missing, a number out of range, or the smallest part of an
-        operator does not fit in memory.
+        If torch or the device is missing, a number out of range, the precision unknown or not for
+        this device or model, or the smallest part of an operator does not fit in memory.
 
     Notes
     -----
     Tables are timed with the samples of a whole server, everything else with those of a GPU,
-    as the published profiles were.
+    as the published profiles were. On a GPU each pass waits behind writes that last longer than
+    the host takes to launch it, so that no launch is timed, and that leave nothing in caches.
     """
     torch = import_torch("profile")
     for name, value in (("servers", servers), ("max_seconds", max_seconds)):
@@ -114,8 +124,57 @@ def profile_operators(
         raise InputError(f"profile: device is {device!r}; choose cpu or cuda")
     if device == "cuda" and not torch.cuda.is_available():
         raise InputError("profile: device is 'cuda', but torch finds no GPU; choose cpu")
+    _check_precision(precision, device, graph)
     shop = Workshop(torch, device, graph.element_bytes)
-    clock = _Clock(torch, device)
+    with _products_in(torch, precision):
+        return _measured(graph, servers, each, shop, _Clock(torch, device), max_seconds, progress)
+
+
+def _check_precision(precision: str | None, device: str, graph: ModelGraph) -> None:
+    """Refuse a precision that cannot be had."""
+    if precision is None:
+        return
+    if precision not in ("fp32", "tf32"):
+        raise InputError(f"profile: precision is {precision!r}; choose fp32 or tf32")
+    if device != "cuda":
+        raise InputError(
+            f"profile: precision is {precision!r}, which a GPU has; give device='cuda' or leave "
+            "precision out"
+        )
+    if graph.element_bytes != 4:
+        raise InputError(
+            f"profile: precision is {precision!r}, but elements of {graph.name!r} have "
+            f"{graph.element_bytes} bytes; leave precision out"
+        )
+
+
+@contextmanager
+def _products_in(torch: Any, precision: str | None) -> Iterator[None]:
+    """Let products and convolutions use TF32, or not, and set back what was."""
+    if precision is None:
+        yield
+        return
+    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [backend.allow_tf32 for backend in backends]
+    try:
+        for backend in backends:
+            backend.allow_tf32 = precision == "tf32"
+        yield
+    finally:
+        for backend, was in zip(backends, before, strict=True):
+            backend.allow_tf32 = was
+
+
+def _measured(
+    graph: ModelGraph,
+    servers: int,
+    each: int,
+    shop: Workshop,
+    clock: "_Clock",
+    max_seconds: float,
+    progress: Callable[[int, int], None] | None,
+) -> Measured:
+    """Measure one task after another while there is time."""
     tasks = list(_tasks(graph, servers))
     rows: list[dict[str, Any]] = []
     by_counts: dict[str, None] = {}
@@ -138,7 +197,7 @@ def profile_operators(
             if first:
                 raise InputError(
                     f"profile: {samples} samples of operator {op.name!r} do not fit in the memory "
-                    f"of {device}; give a smaller batch_per_gpu"
+                    f"of {shop.device}; give a smaller batch_per_gpu"
                 )
             continue
         begun = time.perf_counter()
@@ -215,6 +274,15 @@ class _Clock:
     def __init__(self, torch: Any, device: str) -> None:
         self.torch = torch
         self.cuda = device == "cuda"
+        if self.cuda:
+            self.written = torch.empty(_WRITTEN_BYTES, dtype=torch.uint8, device=device)
+            self._write(2)
+            marks = self._marks(2)
+            marks[0].record()
+            self._write(4)
+            marks[1].record()
+            torch.cuda.synchronize()
+            self.write_seconds: float = marks[0].elapsed_time(marks[1]) * 1e-3 / 4
 
     def name(self) -> str:
         """Return what the device is called."""
@@ -231,37 +299,55 @@ class _Clock:
     def measure(self, work: Runnable) -> tuple[float, float]:
         """Return the median seconds of a forward and of a backward pass, after one to warm up."""
         gradient = self.torch.ones_like(work.forward())
-        self._passes(work, gradient)
+        self._pass_seconds(work, gradient, 0)
+        writes = self._writes(work, gradient) if self.cuda else 0
         forward: list[float] = []
         backward: list[float] = []
         begun = time.perf_counter()
         while len(forward) < _REPEATS[0] or (
             len(forward) < _REPEATS[1] and time.perf_counter() - begun < _REPEAT_SECONDS
         ):
-            times = self._passes(work, gradient)
+            times = self._pass_seconds(work, gradient, writes)
             forward.append(times[0])
             backward.append(times[1])
         # A clock that does not tick within a pass still gives a positive time.
         return max(statistics.median(forward), 1e-9), max(statistics.median(backward), 1e-9)
 
-    def _passes(self, work: Runnable, gradient: Any) -> tuple[float, float]:
+    def _pass_seconds(self, work: Runnable, gradient: Any, writes: int) -> tuple[float, float]:
         for tensor in work.tensors:
             tensor.grad = None
         if not self.cuda:
-            marks = [time.perf_counter()]
+            times = [time.perf_counter()]
             out = work.forward()
-            marks.append(time.perf_counter())
+            times.append(time.perf_counter())
             out.backward(gradient)
-            marks.append(time.perf_counter())
-            return marks[1] - marks[0], marks[2] - marks[1]
-        events = [self.torch.cuda.Event(enable_timing=True) for _ in range(3)]
-        events[0].record()
+            times.append(time.perf_counter())
+            return times[1] - times[0], times[2] - times[1]
+        self._write(writes)
+        marks = self._marks(3)
+        marks[0].record()
         out = work.forward()
-        events[1].record()
+        marks[1].record()
         out.backward(gradient)
-        events[2].record()
+        marks[2].record()
         self.torch.cuda.synchronize()
         return (
-            events[0].elapsed_time(events[1]) * 1e-3,
-            events[1].elapsed_time(events[2]) * 1e-3,
+            marks[0].elapsed_time(marks[1]) * 1e-3,
+            marks[1].elapsed_time(marks[2]) * 1e-3,
         )
+
+    def _marks(self, number: int) -> list[Any]:
+        return [self.torch.cuda.Event(enable_timing=True) for _ in range(number)]
+
+    def _write(self, times: int) -> None:
+        for _ in range(times):
+            self.written.zero_()
+
+    def _writes(self, work: Runnable, gradient: Any) -> int:
+        """Return how many writes last twice as long as the host takes to launch a pass."""
+        self.torch.cuda.synchronize()
+        begun = time.perf_counter()
+        work.forward().backward(gradient)
+        launched = time.perf_counter() - begun
+        self.torch.cuda.synchronize()
+        return min(_MOST_WRITES, 1 + math.ceil(2.0 * launched / self.write_seconds))

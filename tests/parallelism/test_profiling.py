@@ -151,6 +151,88 @@ def test_time_bounds_what_is_measured_but_each_operator_is() -> None:
     assert measured.measurements + measured.left_out > measured.operators
 
 
+class SlowHost:
+    """A GPU that runs a kernel faster than its host launches one, on a clock of its own.
+
+    It is torch, torch.cuda, time and a tensor at once. Kernels wait for their launch and for the
+    kernel before.
+    """
+
+    launch, write, forward_s, backward_s = 40e-6, 70e-6, 5e-6, 9e-6
+
+    def __init__(self):
+        self.cuda, self.uint8 = self, None
+        self.now = self.free = 0.0
+
+    def kernel(self, seconds: float) -> None:
+        self.now += self.launch
+        self.free = max(self.now, self.free) + seconds
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def synchronize(self) -> None:
+        self.now = max(self.now, self.free)
+
+    def empty(self, size, **_):
+        assert size > 128 * 2**20  # The largest cache of the table's accelerators.
+        return self
+
+    def zero_(self) -> None:
+        self.kernel(self.write)
+
+    def ones_like(self, out):
+        return out
+
+    def Event(self, **_):
+        return Mark(self)
+
+    # An operator's forward pass, and the backward pass of its output.
+    def forward(self):
+        self.kernel(self.forward_s)
+        return self
+
+    def backward(self, gradient) -> None:
+        self.kernel(self.backward_s)
+
+
+class Mark:
+    def __init__(self, host: SlowHost) -> None:
+        self.host = host
+
+    def record(self) -> None:
+        self.at = max(self.host.now, self.host.free)
+
+    def elapsed_time(self, other: "Mark") -> float:
+        return (other.at - self.at) * 1e3
+
+
+def test_a_gpu_is_timed_without_its_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    from parallelism.importers import profiling
+    from parallelism.importers.recipes import Runnable
+
+    host = SlowHost()
+    monkeypatch.setattr(profiling, "time", host)
+    clock = profiling._Clock(host, "cuda")
+    forward, backward = clock.measure(Runnable(host.forward, []))
+    assert forward == pytest.approx(host.forward_s)
+    assert backward == pytest.approx(host.backward_s)
+
+
+def test_precision_is_set_for_the_measurements_alone() -> None:
+    from parallelism.importers.profiling import _products_in
+
+    backends = (torch.backends.cuda.matmul, torch.backends.cudnn)
+    before = [backend.allow_tf32 for backend in backends]
+    for precision, expected in (("tf32", True), ("fp32", False)):
+        with pytest.raises(KeyError), _products_in(torch, precision):
+            assert [backend.allow_tf32 for backend in backends] == [expected] * 2
+            raise KeyError
+        assert [backend.allow_tf32 for backend in backends] == before
+    with _products_in(torch, None):
+        assert [backend.allow_tf32 for backend in backends] == before
+
+
 def test_needed_bytes_grow_with_samples_and_shrink_with_parts() -> None:
     graph = GRAPHS["gpt2"]
     index = graph.index("layer_0_expand")
@@ -166,6 +248,8 @@ def test_needed_bytes_grow_with_samples_and_shrink_with_parts() -> None:
         ({"servers": 2, "batch_per_gpu": 0}, "batch_per_gpu is 0"),
         ({"servers": 2, "device": "tpu"}, "choose cpu or cuda"),
         ({"servers": 2, "max_seconds": float("nan")}, "max_seconds is nan"),
+        ({"servers": 2, "precision": "tf32"}, "give device='cuda' or leave precision out"),
+        ({"servers": 2, "precision": "int8"}, "choose fp32 or tf32"),
         ({"servers": 2, "batch_per_gpu": 10**12}, "do not fit in the memory"),
     ],
 )

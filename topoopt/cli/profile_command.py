@@ -16,6 +16,10 @@ def profile_command(
     output: Annotated[Path, typer.Option("--output", "-o", help="Write the profile (JSON).")],
     batch: common.Batch = None,
     device: Annotated[str, typer.Option(help="cpu or cuda: where the operators run.")] = "cpu",
+    precision: Annotated[
+        str | None,
+        typer.Option(help="fp32 or tf32: of products on a GPU; PyTorch's defaults without it."),
+    ] = None,
     max_seconds: Annotated[
         float, typer.Option(help="Start no measurement later; every operator gets one.")
     ] = 60.0,
@@ -41,6 +45,7 @@ def profile_command(
         servers,
         batch_per_gpu=batch,
         device=device,
+        precision=precision,
         max_seconds=max_seconds,
         progress=report,
     )
