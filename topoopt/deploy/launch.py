@@ -11,6 +11,7 @@ from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import FOLDED, SPLIT, Layout
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from parallelism.transformers.stages import parts_of
+from topoopt.deploy.megatron_stack import stack_options
 from topoopt.plan.plan import Plan
 
 MODULES = {"norms": "layernorm", "up-projections": "mla_up_proj", "activations": "moe_act"}
@@ -93,8 +94,8 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
                 )
         case "modules":
             lines += _megatron_modules(model, layout, notes)
-    if job.implementation.precision == "fp8":
-        lines.append("--fp8-format hybrid --fp8-recipe tensorwise")
+    for found, more in zip((lines, notes), stack_options(job, layout), strict=True):
+        found += more
     if layout.zero == 1:
         lines.append("--use-distributed-optimizer")
     elif layout.zero > 1:
@@ -137,10 +138,7 @@ def _megatron_modules(model: Transformer, layout: Layout, notes: list[str]) -> l
         notes.append("Megatron-LM computes nonlinearities of experts only again")
     if not names:
         return []
-    lines = [f"--recompute-granularity selective --recompute-modules {' '.join(names)}"]
-    if MODULES["activations"] in names:
-        lines.append("--moe-grouped-gemm")  # asked for with this module
-    return lines
+    return [f"--recompute-granularity selective --recompute-modules {' '.join(names)}"]
 
 
 def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list[str]:
@@ -236,6 +234,11 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     layout : Layout
     """
     notes = []
+    if not (stack := job.implementation.stack).startswith("fsdp2"):
+        notes.append(
+            f"times and memory of the plan are those of the stack {stack!r}, not of torchtitan; "
+            "--stack fsdp2 plans for it"
+        )
     replicate, shard = 1, layout.data
     match layout.zero:
         case 0:

@@ -19,6 +19,7 @@ from small_layouts import layout_job, shared_moe_plan
 from small_plans import planned, shared_layout_plan, shared_plan
 
 import topoopt as to
+from parallelism.transformers.implementation import STACKS, get_stack
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import AXES, Placement
 from parallelism.transformers.presets import TRANSFORMERS, get_transformer
@@ -196,6 +197,53 @@ def test_megatron_gets_the_layout():
     assert found["--global-batch-size"] == str(plan.global_batch)
     (note,) = notes
     assert "CUDA_DEVICE_MAX_CONNECTIONS=1" in note
+    assert found["--overlap-grad-reduce"] is found["--overlap-param-gather"] is True
+    assert found["--tp-comm-overlap"] is True
+
+
+@pytest.mark.parametrize("stack", sorted(STACKS))
+def test_megatron_runs_what_the_stack_counts_or_says_that_it_does_not(stack):
+    plan = pipelined_plan()
+    counted = get_stack(stack)
+    job = replace(plan.job, model=get_transformer("deepseek-v3"), implementation=counted)
+    layout = Layout(tensor=2, data=8, pipeline=1, expert=8, zero=1, sequence_parallel=True)
+    lines, notes = megatron(plan, job, layout)
+    found, said = options(lines), " ".join(notes)
+    assert (found["--moe-token-dispatcher-type"] == "flex") == counted.forwarded_tokens
+    assert ("--moe-enable-deepep" in found) == counted.forwarded_tokens
+    assert found["--moe-grouped-gemm"] is True
+    assert ("--overlap-grad-reduce" in found) == (counted.overlap_data > 0)
+    assert ("--tp-comm-overlap" in found) == (counted.overlap_tensor > 0)
+    assert ("--overlap-moe-expert-parallel-comm" in found) == (counted.overlap_expert > 0)
+    assert ("--grad-reduce-in-bf16" in found) == (counted.gradient_bytes == 2)
+    moments = found.get("--exp-avg-dtype", "fp32"), found.get("--exp-avg-sq-dtype", "fp32")
+    assert (moments == ("bf16", "bf16")) == (counted.optimizer_bytes == 8)
+    assert ("bytes of optimizer state" in said) == (counted.optimizer_bytes == 4)
+    other = not stack.startswith(("megatron-core", "nemo", "megatron-moe", "megatron-deepep",
+                                  "megatron-overlap"))  # fmt: skip
+    assert (f"the stack {stack!r}" in said) == other
+    assert ("counts FP8" in said) == (stack == "deepseek-v3")
+    if counted.overlap_expert:
+        full = replace(layout, recompute="full")
+        assert "--overlap-moe-expert-parallel-comm" not in options(megatron(plan, job, full)[0])
+        assert any("as hidden" in note for note in megatron(plan, job, full)[1])
+    delayed = replace(counted, precision="fp8")
+    fp8 = options(megatron(plan, replace(job, implementation=delayed), layout)[0])
+    assert (fp8["--fp8-recipe"] == "delayed") == counted.delayed_scaling
+    assert ("--fp8-param-gather" in fp8) == counted.fp8_weights
+    titan = " ".join(torchtitan(plan, job, layout)[1])
+    assert (f"the stack {stack!r}" in titan) == (not stack.startswith("fsdp2"))
+
+
+def test_messages_of_tensor_groups_hide_with_sequence_parallelism_only():
+    plan = with_layout(
+        pipelined_plan(), tensor=2, pipeline=1, schedule="1f1b", virtual_stages=1, zero=0,
+        sequence_parallel=False,
+    )  # fmt: skip
+    lines, notes = megatron(plan, *question_of(plan))
+    assert "--tp-comm-overlap" not in lines
+    assert any("without sequence parallelism" in note for note in notes)
+    assert "--overlap-grad-reduce" in lines and "--overlap-param-gather" not in lines
 
 
 @pytest.mark.parametrize("zero", [2, 3])
@@ -229,7 +277,7 @@ def test_what_megatron_refuses_is_said(model, fields, words):
 
 @pytest.mark.parametrize(
     ("model", "expected"),
-    [("llama3-8b", "layernorm"), ("mixtral-8x7b", "layernorm moe_act --moe-grouped-gemm")],
+    [("llama3-8b", "layernorm"), ("mixtral-8x7b", "layernorm moe_act")],
 )
 def test_modules_that_a_model_lacks_are_not_asked_for(model, expected):
     plan = with_layout(
