@@ -5,11 +5,14 @@ The module is copied to the meta device, which knows shapes but holds no data, a
 """
 
 import copy
+import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind
 from parallelism.graph import ModelGraph
 from parallelism.importers import aten
 from parallelism.importers.traced import Operation, Recorder, Traced
@@ -91,6 +94,9 @@ def capture(
     torch = import_torch("capture")
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"capture: module is {type(module).__name__}; give a torch.nn.Module")
+    check_kind("capture: name", name, str | None, "a text")
+    if name == "":
+        raise InputError("capture: name is ''; give one, or leave it out")
     title = type(module).__name__ if name is None else name
     positional, named, batch = _examples(torch, example_inputs, title)
     prime = _prime(torch, module, (*positional, *named.values()))
@@ -168,8 +174,8 @@ def _export(
         return torch.empty((prime, *example.shape[1:]), dtype=example.dtype, device="meta")
 
     try:
-        # What torch warns of here concerns its own tracing, not the counts.
-        with torch.device("meta"), warnings.catch_warnings():
+        # What torch warns of here, and logs, concerns its own tracing, not the counts.
+        with torch.device("meta"), warnings.catch_warnings(), _without_logs():
             warnings.simplefilter("ignore")
             return torch.export.export(
                 _on_meta(torch, module),
@@ -185,6 +191,16 @@ def _export(
             f"({type(error).__name__}: {reason}); shapes and control flow must depend neither on "
             "values nor on the batch"
         ) from None
+
+
+@contextmanager
+def _without_logs() -> Iterator[None]:
+    """Keep PyTorch from logging what is told by an error."""
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _element_bytes(module: Any) -> int:

@@ -13,6 +13,7 @@ Arithmetic = Literal["bf16", "fp8"]
 AttentionKernel = Literal["cudnn", "flash-2", "triton"]
 FUSED_LOSS = 2.0
 """Bytes of each logit where a fused kernel computes the loss."""
+_MOST_TIMES = 1e6
 
 
 @hashed_once
@@ -172,8 +173,8 @@ class Implementation:
         if not 0.0 <= self.sending <= 1.0:
             raise refuse("sending", "0 to 1")
         for name in ("load_imbalance", "elementwise", "norms", "casts", "held"):
-            if not 1.0 <= getattr(self, name) < float("inf"):
-                raise refuse(name, "at least 1")
+            if not 1.0 <= getattr(self, name) <= _MOST_TIMES:
+                raise refuse(name, f"1 to {_MOST_TIMES:g}")
         for name in (
             "optimizer_bytes", "collective_s", "copies", "iteration_s", "norm_bytes",
             "runtime_bytes", "dispatch_s",

@@ -83,6 +83,11 @@ def export_command(
             f"{plan} is the schedule of a collective, and --format is {kind!r}; give msccl, or a "
             "plan file"
         )
+    if plan.suffix == ".fbuf" and kind not in _TRACES:
+        raise InputError(
+            f"{plan} is a task graph, and --format is {kind!r}; give {' or '.join(_TRACES)}, or a "
+            "plan file"
+        )
     if kind in _DIRECTORIES:
         _check_directory(output)
     else:

@@ -52,7 +52,7 @@ def read_job_file(context: typer.Context, model: str) -> str:
 
     where = f"job file {model!r}"
     data = parse_yaml(read_text(path, "job file"), where)
-    if not isinstance(data, dict) or "model" not in data:
+    if not isinstance(data, dict) or not ("model" in data or _asks(data, _names(context))):
         return model  # a model file
     context.meta[_READ] = path
     names = _names(context)
@@ -65,6 +65,11 @@ def read_job_file(context: typer.Context, model: str) -> str:
     return (
         str(inside) if common.is_model_file(values["model"]) or is_file(inside) else values["model"]
     )
+
+
+def _asks(data: Mapping[str, Any], names: Mapping[str, str]) -> bool:
+    """Whether a file without a model holds options, and nothing that a model file begins with."""
+    return bool(set(map(str, data)) & set(names)) and not {"name", "operators"} & set(data)
 
 
 def job_file_of(context: typer.Context) -> Path | None:
@@ -114,11 +119,13 @@ def _checked(data: Mapping[str, Any], names: Mapping[str, str], where: str) -> d
 
     for key in data:
         if key not in names and key != "model":
-            near = get_close_matches(str(key), names, n=1)
+            near = get_close_matches(str(key), [*names, "model"], n=1)
             meant = f"did you mean {near[0]!r}, or" if near else "leave it out;"
             raise InputError(
                 f"{where} has an unknown field {key!r}; {meant} see topoopt plan --help-all"
             )
+    if "model" not in data:
+        raise InputError(f"{where} has no model; give the name of one, or of a file")
     try:
         job = _schema(names)(
             **{

@@ -172,6 +172,10 @@ def frontier(designs: Iterable[Design], least_gain: float = 0.0) -> tuple[Design
     return tuple(kept)
 
 
+_MOST_COUNTS = 1024
+"""Numbers of a range."""
+
+
 def parse_counts(text: str, name: str, *, doubling: bool) -> tuple[int, ...]:
     """Read a list of counts: ``16``, ``16,24,64``, or a range ``16..256``.
 
@@ -209,6 +213,11 @@ def parse_counts(text: str, name: str, *, doubling: bool) -> tuple[int, ...]:
         low, high = int(ends[0]), int(ends[-1])
         if not 1 <= low <= high:
             raise InputError(f"{name} is {text!r}; ranges begin at 1 or more and do not fall")
+        if not doubling and high - low >= _MOST_COUNTS:
+            raise InputError(
+                f"{name} is {text!r}; a range has at most {_MOST_COUNTS} numbers, and more are "
+                "not supported"
+            )
         while low <= high:
             found.add(low)
             low = 2 * low if doubling else low + 1

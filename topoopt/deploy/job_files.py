@@ -35,8 +35,10 @@ def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
     for server in made.servers:
         files[f"nccl/{made.name(server)}.conf"] = _nccl(made, server)
     files["nccl/tuner.csv"] = nccl_tuner(made, ranks)
-    notes += _nccl_notes(made)
-    files |= msccl_files(made, ranks, notes)
+    left_out: list[str] = []
+    rounds = msccl_files(made, ranks, left_out)
+    files |= rounds
+    notes += [*_nccl_notes(made, bool(rounds)), *left_out]
     if (asked := question_of(plan)) is not None:
         lines, left_out = megatron(plan, *asked)
         files["megatron.args"] = "".join(f"{line}\n" for line in lines)
@@ -112,7 +114,7 @@ def _nccl(made: Deployment, server: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _nccl_notes(made: Deployment) -> list[str]:
+def _nccl_notes(made: Deployment, msccl: bool) -> list[str]:
     notes = []
     ends = list(made.port_addresses)
     if not all(made.port(end).rdma for end in ends):
@@ -127,6 +129,6 @@ def _nccl_notes(made: Deployment) -> list[str]:
     if servers > 2 and not chain:
         notes.append(
             "NCCL: its own rings go from host to next host in the order of ranks, and not every "
-            "two next hosts share a cable; use the MSCCL files"
+            "two next hosts share a cable" + ("; use the MSCCL files" if msccl else "")
         )
     return notes

@@ -2,10 +2,11 @@
 
 from parallelism.operator_records import StrategyRecord
 from parallelism.operator_text import server_names
+from parallelism.transformers.records import LayoutQuestion
 from parallelism.transformers.text import layout_text
 from topoopt.base.display import register
 from topoopt.base.text import dollars
-from topoopt.plan.plan import Plan, RingRecord
+from topoopt.plan.plan import Plan
 from topoopt.plan.summary import (
     APART,
     comparison_rows,
@@ -14,6 +15,7 @@ from topoopt.plan.summary import (
     memory_text,
     parallelization_lines,
     ring_lines,
+    ring_word,
     schedule_lines,
     searched_lines,
     too_long_lines,
@@ -100,15 +102,21 @@ def _time(plan: Plan) -> str:
         apart = plan.packet_time_s / plan.iteration_time_s - 1.0
         warned = f", {apart:+.1%}: rely on packets" if abs(apart) > APART else ""
         flows = f"by flows {format_time(plan.iteration_time_s)}{warned}, {flows}"
-    words = f"{words} ({flows})"
+    used = ""
     if plan.tokens_per_s is not None and plan.model_flops_utilisation is not None:
-        words += f", model FLOP utilisation {plan.model_flops_utilisation:.1%}"
+        used = f", model FLOP utilisation {plan.model_flops_utilisation:.1%}"
+        if isinstance(plan.job, LayoutQuestion) and plan.job.implementation.precision == "fp8":
+            used += " of the BF16 peak"
+    # It is of the time by flows.
+    words += f" ({flows}{used})" if plan.packet_time_s is not None else f" ({flows}){used}"
     return words + "; search interrupted: the best so far" * plan.search.interrupted
 
 
 def _against(plan: Plan) -> str:
     if not plan.baselines:
-        return "nothing: no other fabric was asked for"
+        reason = "one server needs no" if plan.cluster.servers == 1 else "no other"
+        asked = "network" if plan.cluster.servers == 1 else "fabric was asked for"
+        return f"nothing: {reason} {asked}"
     words = [
         f"{plan.relative_time(base):.2f}x as fast as {name}"
         + " (same cost)" * same_cost(plan, name)
@@ -143,16 +151,17 @@ def _wiring(plan: Plan) -> str:
     both = plan.cluster.ports == "bidirectional"
     cost = f", {dollars(plan.cost_usd)}" if plan.cost_usd is not None else ""
     return (
-        f"{_rings(plan.rings)}; {cables // 2 if both else cables} "
+        f"{_rings(plan)}; {cables // 2 if both else cables} "
         f"{'two-way' if both else 'one-way'} cables{cost}; {plan.routing} routes"
     )
 
 
-def _rings(rings: list[RingRecord]) -> str:
+def _rings(plan: Plan) -> str:
+    rings, what = plan.rings, ring_word(plan)
     if not rings:
         return "no AllReduce rings"
     groups = {tuple(sorted(ring.order)) for ring in rings}
-    count = f"{len(rings)} AllReduce ring{'' if len(rings) == 1 else 's'}"
+    count = f"{len(rings)} {what}{'' if len(rings) == 1 else 's'}"
     where = server_names(min(groups)) if len(groups) == 1 else f"{len(groups)} groups of servers"
     return f"{count} over {where}"
 

@@ -10,6 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from codesign_base import InputError
+from codesign_base.arguments import check_path
 from parallelism.operator_records import OperatorQuestion, StrategyRecord
 from parallelism.reading import parse_json, read_text, schema_fault
 from parallelism.record_fields import STRICT, Amount, Count, Seconds, Whole
@@ -282,8 +283,9 @@ class Plan(Timed):
         Raises
         ------
         InputError
-            If the file cannot be written.
+            If the path is none, or the file cannot be written.
         """
+        check_path("path", path)
         write_text_atomically(Path(path), self.to_json() + "\n")
 
     def to_frame(self) -> "DataFrame":

@@ -62,6 +62,11 @@ def headline(plan: Plan) -> str:
     )
 
 
+def ring_word(plan: Plan) -> str:
+    """Return what rings of cables are: of AllReduces, if any is between servers."""
+    return "AllReduce ring" if plan.allreduce_bytes > 0.0 else "ring"
+
+
 def memory_text(plan: Plan) -> str:
     """Return how full the fullest GPU is."""
     job, accelerator = plan.job, plan.job.server.accelerator
@@ -270,7 +275,7 @@ def comparison_rows(plan: Plan) -> list[tuple[str, ...]]:
             none = "too long" if NO_PACKET_TIME in base.note else "-"
             also = (none if base.packet_time_s is None else format_time(base.packet_time_s),)
         same = base.parallelization == plan.parallelization
-        words = "the same" if same else parallelization_text(base.parallelization, base.origin)
+        words = "the plan's" if same else parallelization_text(base.parallelization, base.origin)
         least = ">= " if base.bounded else ""
         rows.append(
             (
@@ -333,7 +338,7 @@ def _wiring(plan: Plan) -> list[str]:
     cables = sum(link.cables for link in plan.links)
     both = plan.cluster.ports == "bidirectional"
     lines = [
-        f"wiring: {plan.cluster.degree} ports = {plan.degree_allreduce} for AllReduce rings + "
+        f"wiring: {plan.cluster.degree} ports = {plan.degree_allreduce} for {ring_word(plan)}s + "
         f"{plan.degree_transfer} for transfers; "
         f"{cables // 2 if both else cables} {'two-way' if both else 'one-way'} cables; "
         f"routing {plan.routing}"

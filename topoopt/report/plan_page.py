@@ -67,7 +67,7 @@ def baselines(plan: Plan) -> Html:
     ]  # fmt: skip
     for name, base in plan.baselines.items():
         same = layouts and base.parallelization == plan.parallelization
-        words = "the same" if same else parallelization_text(base.parallelization, base.origin)
+        words = "the plan's" if same else parallelization_text(base.parallelization, base.origin)
         ratio = plan.relative_time(base)
         cells = fabric_cells(ratio, base.cost_usd, base.bandwidth_bytes_per_s, words)
         bars.append(Bar(f"{name}, at least" if base.bounded else name, base.time_s, cells))

@@ -8,6 +8,7 @@ import numpy as np
 from parallelism.operator_text import server_names
 from parallelism.taskgraph import FloatArray
 from topoopt.plan.plan import Plan
+from topoopt.plan.summary import ring_word
 from topoopt.problem.units import format_bandwidth, format_bytes, format_time
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.markup import Html, data_script, element, joined, number, table
@@ -214,9 +215,9 @@ def _some(names: list[str]) -> str:
 
 def _about(plan: Plan, drawing: Drawing) -> str:
     words = (
-        f"{plan.degree_allreduce} of {plan.cluster.degree} ports a server carry AllReduce rings, "
-        f"{plan.degree_transfer} transfers; routing {plan.routing}. Every line is a one-way link, "
-        "the wider the more of its capacity the iteration uses."
+        f"{plan.degree_allreduce} of {plan.cluster.degree} ports a server carry "
+        f"{ring_word(plan)}s, {plan.degree_transfer} transfers; routing {plan.routing}. "
+        "Every line is a one-way link, the wider the more of its capacity the iteration uses."
     )
     if drawing.seats != tuple(range(len(drawing.seats))):
         words += " Servers stand in the order of their seats on the rings."

@@ -1,0 +1,82 @@
+"""Mistakes that ended in tracebacks, or in sentences about something else."""
+
+from dataclasses import replace
+
+import pytest
+from cli_runs import topoopt
+from small_plans import shared_layout_plan, shared_plan
+
+import topoopt as to
+from codesign_base import InputError
+from parallelism.transformers.implementation import get_stack
+from topoopt.codesign.designs import parse_counts
+
+
+def said(*arguments):
+    done = topoopt(*map(str, arguments))
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    return " ".join(done.stderr.split())
+
+
+def test_absurd_factors_of_a_stack_are_refused():
+    for value in (1e300, float("inf"), 0.5):
+        with pytest.raises(InputError, match=r"load_imbalance is .*; give 1 to 1e"):
+            get_stack("megatron-core", load_imbalance=value)
+
+
+def test_absurd_ranges_are_refused_before_they_are_counted_out():
+    with pytest.raises(InputError, match="at most 1024 numbers"):
+        parse_counts("1..100000000", "degree", doubling=False)
+    assert parse_counts("1..1024", "degree", doubling=False)[-1] == 1024
+    assert parse_counts("1..100000000", "servers", doubling=True)[-1] == 2**26
+
+
+@pytest.mark.parametrize("path", [5, None, b"plan.json"])
+def test_plans_are_saved_under_paths(path):
+    with pytest.raises(InputError, match="path is "):
+        shared_plan().save(path)
+
+
+def test_a_job_file_with_a_misspelt_model_is_told_so(tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text("modle: dlrm-16\nservers: 4\ndegree: 2\nbandwidth: 100Gbps\n")
+    assert "unknown field 'modle'; did you mean 'model'" in said("plan", job)
+    job.write_text("servers: 4\ndegree: 2\nbandwidth: 100Gbps\n")
+    assert "has no model" in said("plan", job)
+
+
+def test_a_task_graph_is_no_plan_to_export(tmp_path):
+    graph = tmp_path / "a.fbuf"
+    graph.write_bytes(b"\x10\x00\x00\x00")
+    words = said("export", graph, "--format", "megatron", "-o", tmp_path / "x")
+    assert "is a task graph" in words and "chakra or astra-sim" in words
+
+
+def test_nothing_is_said_of_rings_that_reduce_nothing():
+    plan = shared_layout_plan()
+    text = plan.summary(details=True)
+    assert plan.allreduce_bytes > 0 and "for AllReduce rings" in text
+    still = replace(plan, allreduce_bytes=0.0)
+    assert "AllReduce ring" not in still.summary().split("wiring")[1].splitlines()[0]
+    assert "for rings + " in still.summary(details=True)
+
+
+def test_utilisation_is_of_the_time_and_peak_that_it_says():
+    plan = replace(shared_layout_plan(), packet_time_s=None)
+    assert "compute), model FLOP utilisation" in plan.summary()
+    packets = replace(plan, packet_time_s=1.01 * plan.iteration_time_s)
+    assert f"% compute, model FLOP utilisation {plan.model_flops_utilisation:.1%})" in (
+        packets.summary()
+    )
+    stack = get_stack("megatron-core", precision="fp8")
+    fp8 = replace(plan, job=replace(plan.job, implementation=stack))
+    assert "of the BF16 peak" in fp8.summary() and "of the BF16 peak" not in plan.summary()
+
+
+def test_one_server_is_compared_with_nothing_for_a_reason():
+    plan = to.co_optimize(
+        to.Job(to.models.dlrm(tables=2, batch_per_gpu=4)),
+        to.Cluster(1, 1, "100Gbps"),
+        to.SearchOptions(steps=2),
+    )
+    assert "nothing: one server needs no network" in plan.summary()
