@@ -54,7 +54,9 @@ def _olmoe(config: ConfigFields) -> dict[str, Any]:
 
 def _minimax_m2(config: ConfigFields) -> dict[str, Any]:
     described = plain(config, wide_norm=config.flag("use_qk_norm", True), head_dim=128)
-    return _of_one_width(config, described, router_bias=True)
+    config.expect("mtp_transformer_layers", 1, because="only modules of one layer are known")
+    described = _of_one_width(config, described, router_bias=True)
+    return described | {"mtp_fields": ("num_mtp_modules",)}
 
 
 def _gpt_oss(config: ConfigFields) -> dict[str, Any]:

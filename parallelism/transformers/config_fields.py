@@ -1,6 +1,6 @@
 """A foreign configuration: fields are taken with their type, and what was left is known."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from codesign_base import InputError
@@ -101,18 +101,27 @@ class ConfigFields:
         if value is not None and value not in allowed:
             raise self.wrong(name, because)
 
-    def refuse_leftovers(self, names: Iterable[str]) -> None:
+    def refuse(self, name: str, *values: Any) -> None:
+        """Refuse values of a field that change the architecture of a family."""
+        if self.data.get(name) in values:
+            raise self._unknown(name)
+
+    def refuse_leftovers(self, names: Mapping[str, tuple[object, ...]]) -> None:
         """Refuse fields that change the architecture but that nothing has read.
 
-        Zero, false, null and empty values say that the feature is not used; so do layers that
-        all meet all keys.
+        Zero, false, null and empty values say that the feature is not used; so do the values beside
+        a name, and lists of nothing else.
         """
-        for name in names:
+        for name, harmless in names.items():
             value = self.data.get(name)
-            if isinstance(value, list) and all(entry == "full_attention" for entry in value):
+            entries = value if isinstance(value, list) else [value]
+            if name in self._taken or not value:
                 continue
-            if name not in self._taken and value:
-                raise self.wrong(
-                    name, f"{self.kind} models are not known with it; remove it, or plan with a "
-                    "model file",
-                )  # fmt: skip
+            if any(entry not in harmless for entry in entries):
+                raise self._unknown(name)
+
+    def _unknown(self, name: str) -> InputError:
+        """Return the error for a field with which a family is not known."""
+        return self.wrong(
+            name, f"{self.kind} models are not known with it; remove it, or plan with a model file"
+        )

@@ -32,6 +32,17 @@ def body_of(config: ConfigFields) -> dict[str, Any]:
     }
 
 
+def modules_of(config: ConfigFields, *names: str) -> int:
+    """Return the modules for multi-token prediction, which ``use_mtp`` may leave out.
+
+    ``names`` are spellings that the family has besides the usual one.
+    """
+    used = config.flag("use_mtp", True)
+    if not used:
+        names = (*names, "num_mtp_modules")
+    return used * config.count("num_nextn_predict_layers", *names, default=0, least=0)
+
+
 def heads_of(config: ConfigFields, hidden: int, width: int | None = None) -> tuple[int, int]:
     """Return heads and their width, which by default share the hidden width."""
     heads = config.count("num_attention_heads", "n_head", "num_heads")

@@ -6,6 +6,7 @@ family is not known with are refused; all others (dropout, rotary scaling, token
 no consequence here. The file holds no batch, sequence length of training or number format.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +18,32 @@ from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.config_dense import DENSE_FAMILIES
 from parallelism.transformers.config_experts import EXPERT_FAMILIES
 from parallelism.transformers.config_fields import ConfigFields
+from parallelism.transformers.config_parts import modules_of
 
 # The sequence of a job that names none, if the model allows as many.
 DEFAULT_SEQUENCE = 4096
 _FAMILIES = {**DENSE_FAMILIES, **EXPERT_FAMILIES}
 
-# What changes the architecture where a family has it.
-_ARCHITECTURAL = (
-    "add_cross_attention", "attention_bias", "attention_chunk_size", "bias", "head_dim",
-    "is_encoder_decoder", "kv_lora_rank", "layer_types", "mlp_bias", "mlp_layer_types",
-    "moe_intermediate_size", "n_routed_experts", "n_shared_experts", "num_experts",
-    "num_key_value_heads", "num_kv_heads", "num_local_experts", "pruned_heads", "q_lora_rank",
-    "qk_layernorm", "qkv_bias", "shared_expert_intermediate_size", "shared_intermediate_size",
-    "sliding_window", "text_config", "type_vocab_size", "use_bias", "use_qk_norm", "vision_config",
-    "word_embed_proj_dim",
-)  # fmt: skip
+# What changes the architecture where a family has it, and values with which it does not.
+_ARCHITECTURAL: Mapping[str, tuple[object, ...]] = {
+    **dict.fromkeys((
+        "add_cross_attention", "attention_bias", "attention_chunk_size", "attn_output_gate", "bias",
+        "block_configs", "head_dim", "hybrid_override_pattern", "index_topk", "is_encoder_decoder",
+        "kv_lora_rank", "linear_attn_config", "lm_head_bias", "mlp_bias", "mlp_layer_types",
+        "moe_intermediate_size", "mtp_num_hidden_layers", "n_routed_experts", "n_shared_experts",
+        "num_experts", "num_experts_per_tok", "num_key_value_heads", "num_kv_heads",
+        "num_kv_shared_layers", "num_local_experts", "num_mtp_layers", "num_mtp_modules",
+        "pruned_heads", "q_lora_rank", "qk_layernorm", "qkv_bias",
+        "shared_expert_intermediate_size", "shared_intermediate_size", "sliding_window",
+        "text_config", "type_vocab_size", "use_bias", "use_cla", "use_qk_norm",
+        "use_qkv_bias", "vision_config", "word_embed_proj_dim",
+    ), ()),
+    "attn_type_list": (1,),
+    "layer_types": ("full_attention",),
+    "layers_block_type": ("attention",),
+    "moe_layer_freq": (1,),
+    "sliding_windows": (None, 0),
+}  # fmt: skip
 
 
 def is_config(data: Any) -> bool:
@@ -98,8 +110,10 @@ def transformer_from_config(
     config = ConfigFields(data, where, kind)
     _check_head(config)
     described = _FAMILIES[kind](config)
+    if described.get("gated"):
+        config.refuse("hidden_act", "relu2")
+    described["mtp_layers"] = modules_of(config, *described.pop("mtp_fields", ()))
     config.refuse_leftovers(_ARCHITECTURAL)
-    described["mtp_layers"] = config.count("num_nextn_predict_layers", default=0, least=0)
     if "sequence" in described:
         if sequence not in (None, described["sequence"]):
             raise InputError(

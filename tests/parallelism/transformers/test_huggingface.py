@@ -350,6 +350,55 @@ def test_families_refuse_what_they_do_not_model(data: dict[str, Any], words: str
     assert words in str(error.value)
 
 
+HYBRID = {
+    "linear_attn_config": {"num_heads": 4},
+    "block_configs": [{}],
+    "layers_block_type": ["mamba"],
+}
+UNKNOWN = {
+    "index_topk": 2048, "attn_output_gate": True, "attn_type_list": [0, 1], "use_cla": True,
+    "num_kv_shared_layers": 3, "hybrid_override_pattern": "M-*", "moe_layer_freq": [0, 1],
+    "num_experts_per_tok": 2, "lm_head_bias": True, "hidden_act": "relu2", "sliding_windows": [64],
+    "mtp_num_hidden_layers": 1, "num_mtp_modules": 3, "num_mtp_layers": 2, **HYBRID,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", UNKNOWN)
+def test_fields_of_other_architectures_are_refused(field: str) -> None:
+    with pytest.raises(InputError, match=f"'{field}' is .*llama models are not known with it"):
+        parse(LLAMA3 | {field: UNKNOWN[field]})
+
+
+@pytest.mark.parametrize("field", UNKNOWN)
+@pytest.mark.parametrize("nothing", [None, False, 0])
+def test_fields_of_other_architectures_may_say_that_they_are_not_used(field, nothing) -> None:
+    assert parse(LLAMA3 | {field: nothing}) == parse(LLAMA3)
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        {"moe_layer_freq": 1}, {"attn_type_list": [1] * 32}, {"sliding_windows": [0] * 32},
+        {"layer_types": ["full_attention"] * 32}, {"layers_block_type": ["attention"] * 32},
+        {"block_configs": []}, {"num_mtp_modules": 3, "use_mtp": False}, {"hidden_act": "silu"},
+    ],
+)  # fmt: skip
+def test_values_that_change_nothing_are_read(harmless: dict[str, Any]) -> None:
+    assert parse(LLAMA3 | harmless) == parse(LLAMA3)
+
+
+def test_parts_without_a_gate_may_square_what_is_positive() -> None:
+    data = LLAMA3 | {"model_type": "nemotron", "hidden_act": "relu2"}
+    assert parse(data) == parse({key: data[key] for key in data if key != "hidden_act"})
+
+
+def test_experts_that_come_in_some_layers_are_refused_where_a_family_has_them_in_all() -> None:
+    for kind, more in (("glm4_moe", GLM), ("dots1", GLM | {"use_qk_norm": None})):
+        assert parse(more | {"model_type": kind, "moe_layer_freq": 1})
+        with pytest.raises(InputError, match="'moe_layer_freq' is 2"):
+            parse(more | {"model_type": kind, "moe_layer_freq": 2})
+
+
 def test_files_and_directories_are_read_wherever_a_model_is(tmp_path: Path) -> None:
     home = tmp_path / "Mixtral-8x7B"
     home.mkdir()

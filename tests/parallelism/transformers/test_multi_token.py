@@ -161,6 +161,22 @@ def test_configurations_say_how_many_there_are() -> None:
         read(num_nextn_predict_layers=-1)
 
 
+def test_minimax_says_how_many_modules_of_a_layer_it_has() -> None:
+    config = {
+        "model_type": "minimax_m2", "num_hidden_layers": 3, "hidden_size": 64,
+        "num_attention_heads": 8, "num_key_value_heads": 2, "intermediate_size": 96,
+        "vocab_size": 99, "num_local_experts": 4, "num_experts_per_tok": 2, "num_mtp_modules": 3,
+        "mtp_transformer_layers": 1,
+    }  # fmt: skip
+
+    def read(**more: object) -> int:
+        return transformer_from_config(config | more, "configuration 'x'", name="x").mtp_layers
+
+    assert (read(), read(use_mtp=True), read(use_mtp=False)) == (3, 3, 0)
+    with pytest.raises(InputError, match="'mtp_transformer_layers' is 2; only modules of one"):
+        read(mtp_transformer_layers=2)
+
+
 @pytest.mark.parametrize(("name", "count"), [("vit-b-16", 1), ("llama3-8b", -1), ("gpt2", 10**6)])
 def test_models_that_cannot_have_them_are_refused(name, count) -> None:
     with pytest.raises(InputError, match=f"mtp_layers is {count}"):
