@@ -309,7 +309,10 @@ class Transformer:
         Modules for multi-token prediction (DeepSeek-V3, section 2.2), which predict further tokens:
         each projects the normed states of the last layer (or module) and the normed embeddings of
         the tokens that follow to the hidden width, and has one more layer like the last, a norm,
-        and a loss by the model's output projection. They sit with the head.
+        and a loss by the model's output projection. They sit with the head. Wherever a layer is
+        told by its index, that of theirs is ``layers``.
+    mtp_dense : bool
+        Their layers are dense although the model's last one has experts (ERNIE 4.5).
     """
 
     name: str
@@ -334,6 +337,7 @@ class Transformer:
     source: str = ""
     window: SlidingWindow | None = None
     mtp_layers: int = 0
+    mtp_dense: bool = False
 
     def __post_init__(self) -> None:
         check_kind("transformer: name", self.name, str, "a text")
@@ -381,6 +385,11 @@ class Transformer:
                 f"transformer {self.name!r}: mtp_layers is {self.mtp_layers}, but the model does "
                 "not predict tokens from those before; leave it out"
             )
+        if self.mtp_dense and self.experts is None:
+            raise InputError(
+                f"transformer {self.name!r}: mtp_dense is True, but no layer has experts; leave it "
+                "out"
+            )
         window = self.window
         if window is not None and not self.causal:
             raise InputError(
@@ -394,6 +403,7 @@ class Transformer:
 
     def slides(self, layer: int) -> bool:
         """Whether tokens meet only the keys near them in a layer."""
+        layer = min(layer, self.layers - 1)
         return self.window is not None and layer not in self.window.full_layers
 
     def score_share(self, layer: int, sequence: int) -> float:
@@ -405,6 +415,10 @@ class Transformer:
     def has_experts(self, layer: int) -> bool:
         """Whether a layer's feed-forward part is a mixture of experts."""
         experts = self.experts
+        if layer >= self.layers:
+            if self.mtp_dense:
+                return False
+            layer = self.layers - 1
         if experts is None or layer < experts.first_dense:
             return False
         return (layer - experts.first_dense) % experts.every == experts.every - 1
@@ -492,5 +506,6 @@ class Transformer:
 
     def _parameters(self, *, active: bool) -> int:
         layers = [self.layer_parameters(layer, active=active) for layer in range(self.layers)]
-        more = self.mtp_layers * (layers[-1] + self.joining_parameters)
+        module = self.layer_parameters(self.layers, active=active) + self.joining_parameters
+        more = self.mtp_layers * module
         return self.embedding_parameters + sum(layers) + more + self.head_parameters

@@ -112,7 +112,7 @@ def _predict_further(build: GraphBuilder, model: Transformer, at: str, x: Tensor
         flops=(flops, 2 * flops), elements=(traffic, 2 * traffic), parameters=2 * hidden**2,
         splits=legal_splits((Mode.OUTPUT, hidden)), profile_key=f"Dense_{2 * hidden}_{hidden}",
     )  # fmt: skip
-    x = _layer(build, model, model.layers - 1, at, joined)
+    x = _layer(build, model, model.layers, at, joined)
     normed = _norm(build, model, f"{at}_final_norm", x)
     logits = dense(
         build, f"{at}_vocabulary_projection", normed, model.vocabulary, bias=False, reused=True

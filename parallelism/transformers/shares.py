@@ -18,19 +18,22 @@ def layer_kinds(
 
     Dense layers come before those with experts, and of each those that meet all keys before those
     with a sliding window. The example is the model's first layer of the kind, be it outside the
-    range. ``more`` layers like the model's last one are added.
+    range. ``more`` layers of modules for multi-token prediction are added.
     """
     if model.experts is None and model.window is None:
         return ((0, count + more),) if count + more else ()
     kinds = _kinds_of(model)
-    met = Counter(kinds[first : first + count] + kinds[-1:] * more)
+    met = Counter(kinds[first : first + count] + kinds[model.layers :] * more)
     return tuple((kinds.index(kind), met[kind]) for kind in sorted(met))
 
 
 @lru_cache(maxsize=64)
 def _kinds_of(model: Transformer) -> tuple[tuple[bool, bool], ...]:
-    """Return for each layer whether it has experts, and whether a sliding window."""
-    return tuple((model.has_experts(i), model.slides(i)) for i in range(model.layers))
+    """Return for each layer whether it has experts, and whether a sliding window.
+
+    The last entry is that of modules for multi-token prediction.
+    """
+    return tuple((model.has_experts(i), model.slides(i)) for i in range(model.layers + 1))
 
 
 def sequence_of(model: Transformer, sequence: int | None) -> int:

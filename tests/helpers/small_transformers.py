@@ -35,6 +35,7 @@ LATENT = Transformer(
     512, gated=True, experts=Experts(16, 4, 512, shared=1, shared_width=512, first_dense=1),
 )  # fmt: skip
 FURTHER_TOKENS = replace(LATENT, name="further tokens", mtp_layers=2)
+DENSE_MODULES = replace(FURTHER_TOKENS, name="dense modules", mtp_dense=True)
 VISION = Transformer(
     "vit", 4, 256, Attention(4, 4, 64, True, True), 1024, 0, 197, bias=True, norm="layernorm",
     positions=197, causal=False, patch=768, classes=1000,

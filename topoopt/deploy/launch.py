@@ -186,6 +186,11 @@ def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list
         lines.append(f"--mtp-num-layers {model.mtp_layers}")
         if model.positions:
             notes.append("Megatron-LM refuses --mtp-num-layers with learned positions")
+        if model.has_experts(model.layers - 1) and not model.has_experts(model.layers):
+            notes.append(
+                "Megatron-LM's modules for multi-token prediction have experts as the last layer "
+                "has: those of the plan are dense"
+            )
     if model.parallel:
         notes.append("Megatron-LM has no layers whose attention and feed-forward part are parallel")
     if model.layer_norms == 4:

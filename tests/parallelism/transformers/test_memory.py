@@ -23,6 +23,7 @@ from parallelism.transformers.stages import (
     stage_weights,
 )
 from tests.helpers.small_transformers import (
+    DENSE_MODULES,
     FURTHER_TOKENS,
     GPT3_175B,
     GPT_1T,
@@ -105,13 +106,17 @@ def test_states_are_those_of_the_zero_paper(billions, published) -> None:
         assert sum(states) / 1e9 == pytest.approx(gigabytes, rel=0.01)
 
 
-@pytest.mark.parametrize("model", [GPT_22B, LLAMA3_8B, MIXTRAL, LATENT, FURTHER_TOKENS, VISION])
+@pytest.mark.parametrize(
+    "model", [GPT_22B, LLAMA3_8B, MIXTRAL, LATENT, FURTHER_TOKENS, DENSE_MODULES, VISION]
+)
 def test_weights_of_one_gpu_are_the_parameters(model) -> None:
     (one,) = stage_weights(model, Layout())
     assert one.dense + one.expert == model.parameters
 
 
-@pytest.mark.parametrize("model", [GPT_22B, LLAMA3_8B, MIXTRAL, LATENT, FURTHER_TOKENS])
+@pytest.mark.parametrize(
+    "model", [GPT_22B, LLAMA3_8B, MIXTRAL, LATENT, FURTHER_TOKENS, DENSE_MODULES]
+)
 def test_splitting_loses_no_weights(model) -> None:
     layers = [layer_weights(model, i, Layout(tensor=4, data=4, expert=4)) for i in range(4)]
     for index, one in enumerate(layers):

@@ -4,12 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_transformers import FURTHER_TOKENS, LATENT, LLAMA3_8B
+from small_transformers import DENSE_MODULES, FURTHER_TOKENS, LATENT, LLAMA3_8B
 
 from codesign_base import InputError
-from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.architecture import SlidingWindow, Transformer
 from parallelism.transformers.balance import ends_in_layers
-from parallelism.transformers.collectives import end_communications, step_communications
+from parallelism.transformers.collectives import (
+    end_communications,
+    layer_communications,
+    step_communications,
+)
 from parallelism.transformers.costs import layer_costs, model_flops
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import rates_of
@@ -21,7 +25,7 @@ from parallelism.transformers.links import Links, sent_bytes
 from parallelism.transformers.load import load_transformer
 from parallelism.transformers.memory import layer_activations, part_activations
 from parallelism.transformers.schedules import schedule_of
-from parallelism.transformers.stages import parts_of
+from parallelism.transformers.stages import part_weights, parts_of
 from topoopt.bounds.layouts import layout_bound, passes_bound
 from topoopt.bounds.relaxation import Wirings
 from topoopt.problem.job import Job, nvlink_server
@@ -128,10 +132,64 @@ def test_layers_recompute_as_others_do() -> None:
     assert layer_costs(FURTHER_TOKENS, 3, layout) == layer_costs(LATENT, 3, layout)
 
 
+def test_modules_may_be_dense_after_a_layer_with_experts() -> None:
+    joining = 3 * LATENT.hidden + 2 * LATENT.hidden**2
+    for active in (False, True):
+        counted = [
+            model.active_parameters if active else model.parameters
+            for model in (LATENT, FURTHER_TOKENS, DENSE_MODULES)
+        ]
+        layers = [LATENT.layer_parameters(layer, active=active) for layer in (3, 0)]
+        assert [more - counted[0] for more in counted[1:]] == [2 * (joining + x) for x in layers]
+    deeper = replace(LATENT, layers=5, experts=replace(LATENT.experts, first_dense=2))
+    shallow = model_flops(LATENT, 5)
+    layer = model_flops(deeper, 5) - shallow
+    with_experts = model_flops(replace(LATENT, layers=5), 5) - shallow
+    less = model_flops(FURTHER_TOKENS, 5) - model_flops(DENSE_MODULES, 5)
+    assert less == pytest.approx(2 * (with_experts - layer), rel=1e-12)
+
+
+def test_dense_modules_exchange_and_keep_what_a_dense_layer_does() -> None:
+    layout = Layout(pipeline=2, tensor=2, data=4, expert=4)
+    groups = [
+        [message.group for message in layer_communications(model, 4, layout)]
+        for model in (FURTHER_TOKENS, DENSE_MODULES)
+    ]
+    assert "expert" in groups[0]
+    assert "expert" not in groups[1]
+    for costs in (layer_costs, layer_activations, layer_communications):
+        assert costs(DENSE_MODULES, 4, layout) == costs(DENSE_MODULES, 0, layout)
+        assert costs(FURTHER_TOKENS, 4, layout) == costs(FURTHER_TOKENS, 3, layout)
+    plain, more, dense = (
+        part_weights(model, parts_of(model, layout)[-1], layout)
+        for model in (LATENT, FURTHER_TOKENS, DENSE_MODULES)
+    )
+    assert dense.expert == plain.expert
+    assert more.expert > plain.expert
+    part = parts_of(DENSE_MODULES, layout)[-1]
+    assert part.kinds(DENSE_MODULES) == ((0, 2), (1, part.layers))
+
+
+def test_dense_modules_slide_as_the_last_layer_does() -> None:
+    """K-EXAONE's only dense layer slides, its module does not: no layer of the model is like it."""
+    window = SlidingWindow(64, (3,))
+    model = replace(DENSE_MODULES, window=window)
+    assert (model.slides(0), model.slides(3), model.slides(4)) == (True, False, False)
+    part = parts_of(model, Layout())[0]
+    assert part.kinds(model) == ((4, 2), (0, 1), (3, 1), (1, 2))
+
+
+def test_dense_modules_need_experts_elsewhere() -> None:
+    with pytest.raises(InputError, match="mtp_dense is True, but no layer has experts"):
+        replace(LLAMA3_8B, mtp_layers=1, mtp_dense=True)
+    with pytest.raises(InputError, match="mtp_dense is 1"):
+        replace(LATENT, mtp_dense=1)
+
+
 def test_bounds_count_the_modules() -> None:
     layout, wirings = Layout(pipeline=2, data=4), Wirings(1, 4, 50e9, 1e-6)
     found = []
-    for model in (LATENT, FURTHER_TOKENS):
+    for model in (LATENT, FURTHER_TOKENS, DENSE_MODULES):
         job = Job(
             model, global_batch=32, server=nvlink_server("h100", 8),
             implementation=replace(MEGATRON_CORE, iteration_s=0.0),
@@ -143,6 +201,7 @@ def test_bounds_count_the_modules() -> None:
         assert passes <= layout_bound(family, wirings, layout).seconds
         found.append(passes)
     assert found[1] > 1.3 * found[0]
+    assert found[0] < found[2] != found[1]
 
 
 def test_configurations_say_how_many_there_are() -> None:

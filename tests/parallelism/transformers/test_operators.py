@@ -44,9 +44,9 @@ def closed_form(model: Transformer) -> float:
     matrices = 3 if model.gated else 2
     layers = [*range(model.layers), *[model.layers - 1] * model.mtp_layers]
     total = len(layers) * 2.0 * s * attention
-    for layer in layers:
+    for place, layer in enumerate(layers):
         total += scores * model.score_share(layer, s)
-        if model.has_experts(layer):
+        if model.has_experts(layer) and not (place >= model.layers and model.mtp_dense):
             e = model.experts
             assert e is not None
             width = e.per_token * e.width + e.shared * e.shared_width
@@ -102,6 +102,7 @@ def transformers(draw: st.DrawFn) -> Transformer:
         classes=draw(st.integers(1, 5)) if image else 0,
         window=draw(st.none() | window) if causal else None,
         mtp_layers=draw(st.integers(0, 2)) if causal and not image else 0,
+        mtp_dense=experts is not None and draw(st.booleans()),
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.sends import network_bytes
 from parallelism.transformers.stages import parts_of
-from tests.helpers.small_transformers import FURTHER_TOKENS, LATENT, VISION, gpt
+from tests.helpers.small_transformers import DENSE_MODULES, FURTHER_TOKENS, LATENT, VISION, gpt
 
 GPUS = 4
 BATCH = 16
@@ -40,6 +40,7 @@ MODELS = {
     "odd": gpt(7, 256, 8, 1000),
     "latent experts": LATENT,
     "further tokens": FURTHER_TOKENS,
+    "dense modules": DENSE_MODULES,
     "vision": VISION,
 }
 LAYOUTS = {
@@ -107,7 +108,9 @@ def expected_bytes(
                 collective += message.count * message.size * moved
     for part in parts_of(model, layout):
         layers = list(range(part.first, part.first + part.layers))
-        layers += [model.layers - 1] * (model.mtp_layers if part.head else 0)
+        # The first layer is dense in all of these models, the last one has experts in some.
+        like = 0 if model.mtp_dense else model.layers - 1
+        layers += [like] * (model.mtp_layers if part.head else 0)
         messages = [
             message for layer in layers for message in layer_communications(model, layer, layout)
         ]

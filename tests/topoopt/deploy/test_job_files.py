@@ -19,6 +19,7 @@ from small_layouts import layout_job, shared_moe_plan
 from small_plans import planned, shared_layout_plan, shared_plan
 
 import topoopt as to
+from parallelism.transformers.architecture import Experts
 from parallelism.transformers.implementation import STACKS, get_stack
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import AXES, Placement
@@ -326,6 +327,11 @@ def test_modules_for_multi_token_prediction_are_on_the_last_stage():
     assert found["--mtp-num-layers"] == "2"
     assert found["--pipeline-model-parallel-layout"] == "Ettttt|ttttmmL"
     assert not any("multi-token" in note or "mtp" in note for note in notes)
+    experts = Experts(4, 2, 64)
+    for dense in (False, True):
+        other = replace(job, model=replace(model, experts=experts, mtp_dense=dense))
+        notes = megatron(plan, other, layout)[1]
+        assert any("those of the plan are dense" in note for note in notes) == dense
     learned = replace(job, model=replace(model, positions=2048))
     assert any("learned positions" in note for note in megatron(plan, learned, layout)[1])
     text, said = torchtitan(plan, job, layout)
