@@ -40,6 +40,11 @@ def _qwen2(config: ConfigFields) -> dict[str, Any]:
     return described | {"window": late_window(config, described["layers"], 28)}
 
 
+def _mimo(config: ConfigFields) -> dict[str, Any]:
+    config.expect("attention_bias", True, because="only MiMo with query biases; give true")
+    return _qwen2(config)
+
+
 def _qwen3(config: ConfigFields) -> dict[str, Any]:
     described = plain(config, head_dim=128, head_norm=True, **biased(config))
     return described | {"window": late_window(config, described["layers"], 28)}
@@ -58,6 +63,11 @@ def _gemma3(config: ConfigFields) -> dict[str, Any]:
     config.expect(
         "use_bidirectional_attention", False, because="only causal attention is known; give false"
     )
+    # Published files leave out what is as in the class.
+    config.assume(
+        vocab_size=262208, hidden_size=2304, intermediate_size=9216, num_hidden_layers=26,
+        num_attention_heads=8, num_key_value_heads=4,
+    )  # fmt: skip
     described = windowed(
         config, head_dim=256, head_norm=True, tied=True, width=4096, every=6, **biased(config)
     )
@@ -66,6 +76,35 @@ def _gemma3(config: ConfigFields) -> dict[str, Any]:
 
 def _granite(config: ConfigFields) -> dict[str, Any]:
     return llama(config)
+
+
+def _granite_hybrid(config: ConfigFields) -> dict[str, Any]:
+    kinds = config.words("layer_types")
+    if not kinds:
+        raise config.missing("layer_types")
+    only = "only Granite 4.0 models without {} are known; plan with a model file"
+    if set(kinds) - {"attention", "full_attention"}:
+        raise config.wrong("layer_types", only.format("mamba layers"))
+    if config.count("num_local_experts", least=0):
+        raise config.wrong("num_local_experts", only.format("experts"))
+    config.count("num_experts_per_tok", default=0, least=0)
+    described = plain(config, kv_default=True, **biased(config))
+    if len(kinds) != described["layers"]:
+        raise config.wrong("layer_types", f"give a kind for each of {described['layers']} layers")
+    return described | {"feed_forward": config.count("shared_intermediate_size")}
+
+
+def _internlm2(config: ConfigFields) -> dict[str, Any]:
+    bias = config.flag("bias", True)
+    return plain(config, kv_default=True, query_bias=bias, output_bias=bias)
+
+
+def _apertus(config: ConfigFields) -> dict[str, Any]:
+    config.expect("qk_norm", True, because="only Apertus with norms of heads; give true")
+    config.expect("post_norm", False, because="only Apertus with norms before parts; give false")
+    # Two numbers of each layer's nonlinearity, which it learns, are left out.
+    described = plain(config, kv_default=True, head_norm=True, **biased(config))
+    return described | {"gated": False}
 
 
 def _arcee(config: ConfigFields) -> dict[str, Any]:
@@ -83,6 +122,7 @@ def _seed_oss(config: ConfigFields) -> dict[str, Any]:
 
 
 def _hunyuan(config: ConfigFields) -> dict[str, Any]:
+    config.expect("use_qk_norm", True, because="only Hunyuan with norms of heads; give true")
     return llama(config, head_norm=True)
 
 
@@ -123,7 +163,11 @@ def _starcoder2(config: ConfigFields) -> dict[str, Any]:
 
 
 def _stablelm(config: ConfigFields) -> dict[str, Any]:
-    described = plain(config, query_bias=config.flag("use_qkv_bias", False))
+    described = plain(
+        config,
+        query_bias=config.flag("use_qkv_bias", False),
+        wide_norm=config.flag("qk_layernorm", False),
+    )
     parallel = config.flag("use_parallel_residual", False)
     return described | {
         "norm": "layernorm", "parallel": parallel, "layer_norms": 1 if parallel else 2
@@ -256,7 +300,10 @@ DENSE_FAMILIES: Mapping[str, Callable[[ConfigFields], dict[str, Any]]] = Mapping
         "ministral": _ministral,
         "ministral3": _ministral3,
         "qwen2": _qwen2,
+        "qwen2_5_vl": _qwen2,
+        "qwen2_5_vl_text": _qwen2,
         "qwen3": _qwen3,
+        "qwen3_vl_text": _qwen3,
         "gemma": _gemma,
         "gemma2": _gemma2,
         "gemma3_text": _gemma3,
@@ -265,6 +312,7 @@ DENSE_FAMILIES: Mapping[str, Callable[[ConfigFields], dict[str, Any]]] = Mapping
         "opt": _opt,
         "falcon": _falcon,
         "phi3": _phi3,
+        "apertus": _apertus,
         "arcee": _arcee,
         "cohere": _cohere,
         "cohere2": _cohere2,
@@ -273,7 +321,10 @@ DENSE_FAMILIES: Mapping[str, Callable[[ConfigFields], dict[str, Any]]] = Mapping
         "glm": _glm,
         "glm4": _glm4,
         "granite": _granite,
+        "granitemoehybrid": _granite_hybrid,
         "hunyuan_v1_dense": _hunyuan,
+        "internlm2": _internlm2,
+        "mimo": _mimo,
         "nemotron": _nemotron,
         "olmo2": _olmo2,
         "olmo3": _olmo3,

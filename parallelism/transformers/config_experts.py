@@ -11,6 +11,9 @@ from parallelism.transformers.config_parts import (
     biased,
     body_of,
     grouped,
+    heads_of,
+    layers_of,
+    modules_of,
     plain,
     windowed,
     windowed_throughout,
@@ -33,11 +36,39 @@ def _mixtral(config: ConfigFields) -> dict[str, Any]:
     return _of_one_width(config, windowed_throughout(config))
 
 
+def _phimoe(config: ConfigFields) -> dict[str, Any]:
+    # The bias of the vocabulary projection is left out: 32,064 parameters of 42 billion.
+    config.flag("lm_head_bias", False)
+    described = windowed_throughout(config, **biased(config))
+    return _of_one_width(config, described) | {"norm": "layernorm"}
+
+
+def _dbrx(config: ConfigFields) -> dict[str, Any]:
+    hidden = config.count("d_model", "hidden_size")
+    heads, width = heads_of(config, hidden)
+    attention, experts = config.inside("attn_config"), config.inside("ffn_config")
+    feed_forward, keys = experts.count("ffn_hidden_size"), attention.count("kv_n_heads")
+    config.expect("num_key_value_heads", keys, because="give kv_n_heads of attn_config, or none")
+    # Its norms have no offset, as RMSNorm has none.
+    return {
+        "layers": layers_of(config, "n_layers", "num_hidden_layers"),
+        "hidden": hidden,
+        "attention": Attention(heads, keys, width),
+        "feed_forward": feed_forward,
+        "vocabulary": config.count("vocab_size"),
+        "gated": True,
+        "tied": config.flag("tie_word_embeddings", False),
+        "experts": Experts(
+            experts.count("moe_num_experts"), experts.count("moe_top_k"), feed_forward
+        ),
+    }
+
+
 def _of_one_width(config: ConfigFields, described: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Add experts as wide as ``intermediate_size`` says, in every layer."""
     experts = Experts(
         config.count("num_local_experts", "num_experts"),
-        config.count("num_experts_per_tok", "experts_per_token", "moe_topk"),
+        config.alike("num_experts_per_tok", "experts_per_token", "moe_topk"),
         described["feed_forward"],
         **more,
     )
@@ -56,7 +87,7 @@ def _minimax_m2(config: ConfigFields) -> dict[str, Any]:
     described = plain(config, wide_norm=config.flag("use_qk_norm", True), head_dim=128)
     config.expect("mtp_transformer_layers", 1, because="only modules of one layer are known")
     described = _of_one_width(config, described, router_bias=True)
-    return described | {"mtp_fields": ("num_mtp_modules",)}
+    return described | {"mtp_layers": modules_of(config, "num_mtp_modules")}
 
 
 def _gpt_oss(config: ConfigFields) -> dict[str, Any]:
@@ -70,6 +101,10 @@ def _hunyuan_moe(config: ConfigFields) -> dict[str, Any]:
     described = plain(config, kv_default=True, head_norm=True, **biased(config))
     # Its experts' width is the shared one's, too.
     width = described["feed_forward"]
+    config.expect("use_qk_norm", True, because="only Hunyuan with norms of heads; give true")
+    for name, only in (("num_shared_expert", 1), ("moe_intermediate_size", width)):
+        if config.alike(name, default=only, least=0) != only:
+            raise config.wrong(name, f"only {only} is known; plan with a model file")
     return _of_one_width(config, described, shared=1, shared_width=width)
 
 
@@ -116,6 +151,7 @@ def _qwen2_moe(config: ConfigFields) -> dict[str, Any]:
 
 def _qwen3_moe(config: ConfigFields) -> dict[str, Any]:
     described = plain(config, head_norm=True, **biased(config))
+    config.expect("use_qk_norm", True, because="only Qwen3 with norms of heads; give true")
     experts = Experts(
         config.count("num_experts", "num_local_experts"),
         config.count("num_experts_per_tok"),
@@ -150,6 +186,24 @@ def _deepseek(config: ConfigFields) -> dict[str, Any]:
     }
 
 
+def _glm4_moe_lite(config: ConfigFields) -> dict[str, Any]:
+    config.assume(n_shared_experts=1, first_k_dense_replace=1)
+    return _dense_first(config, _deepseek(config))
+
+
+def _bailing(config: ConfigFields) -> dict[str, Any]:
+    config.expect("use_bias", False, because="only Ling models without biases; give false")
+    described = plain(
+        config, query_bias=config.flag("use_qkv_bias", False),
+        head_norm=config.flag("use_qk_norm", True),
+    )  # fmt: skip
+    experts = _with_shared(config, 0, config.flag("moe_router_enable_expert_bias", True))
+    if experts.shared:
+        width = config.count("moe_shared_expert_intermediate_size", default=experts.width)
+        experts = replace(experts, shared_width=width)
+    return described | {"experts": experts}
+
+
 def _glm4_moe(config: ConfigFields) -> dict[str, Any]:
     described = plain(
         config, query_bias=config.flag("attention_bias", False),
@@ -175,7 +229,21 @@ def _with_shared(config: ConfigFields, usual: int, router_bias: bool) -> Experts
     )
 
 
+def _dense_first(config: ConfigFields, described: dict[str, Any]) -> dict[str, Any]:
+    """Count the dense layers before those with experts where ``mlp_layer_types`` lists them."""
+    kinds = config.words("mlp_layer_types")
+    dense = kinds.count("dense")
+    if kinds and kinds != ["dense"] * dense + ["sparse"] * (described["layers"] - dense):
+        raise config.wrong("mlp_layer_types", "only the first layers may be dense")
+    if not kinds:
+        return described
+    return described | {"experts": replace(described["experts"], first_dense=dense)}
+
+
 def _solar_open(config: ConfigFields) -> dict[str, Any]:
+    if not config.count("first_k_dense_replace", default=0, least=0):
+        # No layer is dense; the width of one is of no consequence.
+        config.assume(intermediate_size=config.count("moe_intermediate_size"))
     described = plain(config, head_dim=128, query_bias=config.flag("attention_bias", False))
     return described | {"experts": _with_shared(config, 0, True)}
 
@@ -188,13 +256,8 @@ def _dots1(config: ConfigFields) -> dict[str, Any]:
 
 def _exaone_moe(config: ConfigFields) -> dict[str, Any]:
     described = windowed(config, head_norm=True, width=4096, every=4)
-    experts = _with_shared(config, 1, True)
-    kinds = config.words("mlp_layer_types")
-    dense = kinds.count("dense")
-    if kinds and kinds != ["dense"] * dense + ["sparse"] * (described["layers"] - dense):
-        raise config.wrong("mlp_layer_types", "only the first layers may be dense")
-    experts = replace(experts, first_dense=dense) if kinds else experts
-    return described | {"experts": experts, "mtp_dense": True}
+    described |= {"experts": _with_shared(config, 1, True), "mtp_dense": True}
+    return _dense_first(config, described)
 
 
 def _ernie_moe(config: ConfigFields) -> dict[str, Any]:
@@ -223,11 +286,16 @@ EXPERT_FAMILIES: Mapping[str, Callable[[ConfigFields], dict[str, Any]]] = Mappin
     {
         "mixtral": _mixtral,
         "qwen2_moe": _qwen2_moe,
+        "phimoe": _phimoe,
+        "dbrx": _dbrx,
         "qwen3_moe": _qwen3_moe,
+        "qwen3_vl_moe_text": _qwen3_moe,
         "deepseek_v2": _deepseek,
         "deepseek_v3": _deepseek,
         "kimi_k2": _deepseek,
         "glm4_moe": _glm4_moe,
+        "glm4_moe_lite": _glm4_moe_lite,
+        "bailing_moe_v2": _bailing,
         "dots1": _dots1,
         "ernie4_5_moe": _ernie_moe,
         "exaone_moe": _exaone_moe,

@@ -36,6 +36,19 @@ class ConfigFields:
                 return name, self.data[name]
         return names[0], None
 
+    def assume(self, **usual: Any) -> None:
+        """Take what a family's class does where the file does not have a field at all."""
+        self.data = usual | self.data
+
+    def inside(self, name: str) -> "ConfigFields":
+        """Return the fields of an object within the configuration."""
+        _, value = self._find([name])
+        if value is None:
+            raise self.missing(name)
+        if not isinstance(value, dict):
+            raise self.wrong(name, "give an object")
+        return ConfigFields(value, f"{self.where}: field {name!r}", self.kind)
+
     def missing(self, name: str, beside: str = "") -> InputError:
         """Return the error for a field that is not there, and is needed beside others."""
         return InputError(
@@ -67,6 +80,16 @@ class ConfigFields:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
             raise self.wrong(name, f"give a whole number of at least {least}")
         return value
+
+    def alike(self, *names: str, default: Any = _REQUIRED, least: int = 1) -> int:
+        """Return a whole number that may be given once or, the same one, for each layer."""
+        name, value = self._find(names)
+        if not isinstance(value, list):
+            return self.count(*names, default=default, least=least)
+        if not value or any(entry != value[0] for entry in value):
+            raise self.wrong(name, "only layers that are alike are known; give one number")
+        one = ConfigFields({name: value[0]}, self.where, self.kind)
+        return one.count(name, least=least)
 
     def flag(self, name: str, default: bool) -> bool:
         """Return a truth value, or what the family takes where it is not given."""

@@ -45,7 +45,7 @@ def modules_of(config: ConfigFields, *names: str) -> int:
 
 def heads_of(config: ConfigFields, hidden: int, width: int | None = None) -> tuple[int, int]:
     """Return heads and their width, which by default share the hidden width."""
-    heads = config.count("num_attention_heads", "n_head", "num_heads")
+    heads = config.count("num_attention_heads", "n_head", "num_heads", "n_heads")
     if width is None and hidden % heads:
         raise config.wrong(
             "num_attention_heads", f"it does not divide hidden_size {hidden}; give a divisor, "

@@ -72,7 +72,7 @@ def late_window(
 
 def window_without_positions(config: ConfigFields, layers: int) -> SlidingWindow | None:
     """Return the window of layers without rotary positions, if one is asked for (SmolLM3)."""
-    width, needs = _if_asked(config, config.count("sliding_window", default=0))
+    width, needs = _if_asked(config, _width(config, 0))
     full = _full_layers(config, layers, width, needs=needs)
     if full is None:
         full = _rotary(config, layers)
@@ -134,8 +134,9 @@ def _full_layers(
 
 
 def _width(config: ConfigFields, usual: int) -> int:
-    """Return the width that a file gives, else the family's; null is 0."""
-    return config.count("sliding_window", default=0 if "sliding_window" in config.data else usual)
+    """Return the width that a file gives, else the family's; null and 0 say that there is none."""
+    usual = 0 if "sliding_window" in config.data else usual
+    return config.count("sliding_window", default=usual, least=0)
 
 
 def _kinds(config: ConfigFields, layers: int, kind: str) -> list[str]:

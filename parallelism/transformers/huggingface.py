@@ -97,7 +97,7 @@ def transformer_from_config(
     if kind is None:
         raise InputError(f"{where}: field 'model_type' is missing; add it")
     known = isinstance(kind, str) and kind in _FAMILIES
-    if not known and isinstance(data.get("text_config"), dict):
+    if isinstance(data.get("text_config"), dict) and data["text_config"]:
         raise InputError(
             f"{where}: field 'model_type' is {kind!r}, which reads more than text; give its field "
             "'text_config' as a file to plan the language model alone"
@@ -112,7 +112,7 @@ def transformer_from_config(
     described = _FAMILIES[kind](config)
     if described.get("gated"):
         config.refuse("hidden_act", "relu2")
-    described["mtp_layers"] = modules_of(config, *described.pop("mtp_fields", ()))
+    described = {"mtp_layers": modules_of(config)} | described
     config.refuse_leftovers(_ARCHITECTURAL)
     if "sequence" in described:
         if sequence not in (None, described["sequence"]):
@@ -147,7 +147,9 @@ def _check_head(config: ConfigFields) -> None:
 
 def _sequence(config: ConfigFields, given: int | None, positions: int) -> int:
     """Return the sequence length, within learned positions."""
-    limit = config.count("max_position_embeddings", "n_positions", "n_ctx", default=0)
+    limit = config.count(
+        "max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", default=0
+    )
     if given is None:
         return min(DEFAULT_SEQUENCE, limit or DEFAULT_SEQUENCE)
     if positions and limit and given > limit:

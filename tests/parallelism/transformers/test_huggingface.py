@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from counted_configs import COUNTED, KINDS, SIZES
+from published_configs import PUBLISHED, llama_like, parse
 
 from codesign_base import InputError
 from parallelism.model_file import load_model
@@ -14,18 +15,6 @@ from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.huggingface import FAMILIES, read_config, transformer_from_config
 from parallelism.transformers.load import is_transformer, load_transformer
 from parallelism.transformers.presets import get_transformer
-
-
-def llama_like(
-    kind: str, layers: int, hidden: int, heads: int, kv: int, width: int, words: int, **more: Any
-) -> dict[str, Any]:
-    return {
-        "model_type": kind, "num_hidden_layers": layers, "hidden_size": hidden,
-        "num_attention_heads": heads, "num_key_value_heads": kv, "intermediate_size": width,
-        "vocab_size": words, "hidden_act": "silu", "rope_theta": 1e6, "torch_dtype": "bfloat16",
-        "max_position_embeddings": 8192,
-    } | more  # fmt: skip
-
 
 DEEPSEEK = llama_like(
     "deepseek_v2", 27, 2048, 16, 16, 10944, 102400, architectures=["DeepseekV2ForCausalLM"],
@@ -162,6 +151,9 @@ PRINTED = {
 }  # fmt: skip
 
 
+KNOWN = (*RELEASED.values(), *PRINTED.values(), *PUBLISHED.values())
+
+
 @pytest.mark.parametrize("name", PRINTED)
 def test_parameters_are_those_printed(name: str) -> None:
     data, every, active, without = PRINTED[name]
@@ -186,10 +178,6 @@ def test_norms_of_minimax_queries_and_keys_may_be_left_out() -> None:
     assert less == 3 * (8 + 2) * 128
 
 
-def parse(data: dict[str, Any], **arguments: Any) -> Transformer:
-    return transformer_from_config(data, "configuration 'x'", name="x", **arguments)
-
-
 def main_model(data: dict[str, Any]) -> Transformer:
     """Read a configuration; leave out modules for multi-token prediction, as their makers do."""
     return replace(parse(data), mtp_layers=0)
@@ -202,7 +190,7 @@ def test_parameters_are_those_of_the_released_weights(name: str) -> None:
 
 
 def test_every_family_is_tried() -> None:
-    tried = {data["model_type"] for data, *_ in (*RELEASED.values(), *PRINTED.values())}
+    tried = {data["model_type"] for data, *_ in KNOWN}
     assert tried | {name.split()[0] for name, *_ in COUNTED} == set(FAMILIES)
 
 
@@ -276,6 +264,11 @@ def test_layers_with_experts_follow_step_and_list() -> None:
     assert [i for i in range(4) if first.has_experts(i)] == [2, 3]
 
 
+def test_a_window_of_no_keys_is_none() -> None:
+    for data in (QWEN_MOE, RELEASED["Mistral-7B-v0.1"][0], RELEASED["Gemma-3-1B"][0]):
+        assert parse(data | {"sliding_window": 0}).window is None
+
+
 def test_the_sequence_keeps_to_positions() -> None:
     assert parse(LLAMA3).sequence == 4096
     assert parse(GPT2).sequence == 1024
@@ -317,10 +310,10 @@ def test_refusals_name_the_field(change: dict[str, Any], words: str) -> None:
 
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_no_family_makes_lists_of_more_layers_than_models_have(kind: str) -> None:
-    known = [data for data, *_ in (*RELEASED.values(), *PRINTED.values())]
+    known = [data for data, *_ in KNOWN]
     known += [LLAMA3 | {"model_type": name.split()[0]} | more for name, more, *_ in COUNTED]
     data = next(data for data in known if data["model_type"] == kind)
-    layers = "n_layer" if kind == "gpt2" else "num_hidden_layers"
+    layers = {"gpt2": "n_layer", "dbrx": "n_layers"}.get(kind, "num_hidden_layers")
     windows = {"use_sliding_window": True, "max_window_layers": 10**9}
     with pytest.raises(InputError, match="1000000000 layers; give at most 10000 layers"):
         parse(data | windows | {layers: 10**9})
@@ -348,55 +341,6 @@ def test_families_refuse_what_they_do_not_model(data: dict[str, Any], words: str
     with pytest.raises(InputError) as error:
         parse(data)
     assert words in str(error.value)
-
-
-HYBRID = {
-    "linear_attn_config": {"num_heads": 4},
-    "block_configs": [{}],
-    "layers_block_type": ["mamba"],
-}
-UNKNOWN = {
-    "index_topk": 2048, "attn_output_gate": True, "attn_type_list": [0, 1], "use_cla": True,
-    "num_kv_shared_layers": 3, "hybrid_override_pattern": "M-*", "moe_layer_freq": [0, 1],
-    "num_experts_per_tok": 2, "lm_head_bias": True, "hidden_act": "relu2", "sliding_windows": [64],
-    "mtp_num_hidden_layers": 1, "num_mtp_modules": 3, "num_mtp_layers": 2, **HYBRID,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("field", UNKNOWN)
-def test_fields_of_other_architectures_are_refused(field: str) -> None:
-    with pytest.raises(InputError, match=f"'{field}' is .*llama models are not known with it"):
-        parse(LLAMA3 | {field: UNKNOWN[field]})
-
-
-@pytest.mark.parametrize("field", UNKNOWN)
-@pytest.mark.parametrize("nothing", [None, False, 0])
-def test_fields_of_other_architectures_may_say_that_they_are_not_used(field, nothing) -> None:
-    assert parse(LLAMA3 | {field: nothing}) == parse(LLAMA3)
-
-
-@pytest.mark.parametrize(
-    "harmless",
-    [
-        {"moe_layer_freq": 1}, {"attn_type_list": [1] * 32}, {"sliding_windows": [0] * 32},
-        {"layer_types": ["full_attention"] * 32}, {"layers_block_type": ["attention"] * 32},
-        {"block_configs": []}, {"num_mtp_modules": 3, "use_mtp": False}, {"hidden_act": "silu"},
-    ],
-)  # fmt: skip
-def test_values_that_change_nothing_are_read(harmless: dict[str, Any]) -> None:
-    assert parse(LLAMA3 | harmless) == parse(LLAMA3)
-
-
-def test_parts_without_a_gate_may_square_what_is_positive() -> None:
-    data = LLAMA3 | {"model_type": "nemotron", "hidden_act": "relu2"}
-    assert parse(data) == parse({key: data[key] for key in data if key != "hidden_act"})
-
-
-def test_experts_that_come_in_some_layers_are_refused_where_a_family_has_them_in_all() -> None:
-    for kind, more in (("glm4_moe", GLM), ("dots1", GLM | {"use_qk_norm": None})):
-        assert parse(more | {"model_type": kind, "moe_layer_freq": 1})
-        with pytest.raises(InputError, match="'moe_layer_freq' is 2"):
-            parse(more | {"model_type": kind, "moe_layer_freq": 2})
 
 
 def test_files_and_directories_are_read_wherever_a_model_is(tmp_path: Path) -> None:
