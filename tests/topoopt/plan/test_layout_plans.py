@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_transformers import LATENT, gpt
+from small_transformers import DENSE_MODULES, LATENT, gpt
 
 import topoopt as to
 from codesign_base import InfeasibleError, InputError
@@ -55,14 +55,14 @@ FAMILIES = [
     replace(JOB, choices=ALL).family(4),
     *(
         to.Job(model, global_batch=16, server=SERVER, choices=ALL).family(4)
-        for model in (LATENT, replace(SMALL, parallel=True, layer_norms=1))
+        for model in (LATENT, replace(SMALL, parallel=True, layer_norms=1), DENSE_MODULES)
     ),
 ]
 LAYOUTS = [family.layouts() for family in FAMILIES]
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2), st.integers(0, 10**6), st.integers(0, 5), st.booleans())
+@given(st.integers(0, 3), st.integers(0, 10**6), st.integers(0, 5), st.booleans())
 def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -> None:
     family, layouts = FAMILIES[which], LAYOUTS[which]
     layout = layouts[number % len(layouts)]
@@ -163,6 +163,22 @@ def test_tampering_is_found(plan: to.Plan, tmp_path, keys, value, check) -> None
     result = to.verify_plan(path)
     assert not result.ok
     assert any(failure.startswith(check) for failure in result.failures), result.failures
+
+
+def test_what_modules_for_multi_token_prediction_hold_is_checked(tmp_path) -> None:
+    choices = Choices(
+        tensor=(1,), pipeline=(2,), expert=(2,), microbatch=(1,), zero=(1,), recompute=("none",),
+        schedules=("1f1b",),
+    )  # fmt: skip
+    job = to.Job(DENSE_MODULES, global_batch=8, server=nvlink_server("h100", 2), choices=choices)
+    path = tmp_path / "plan.json"
+    to.co_optimize(job, to.Cluster(2, 2, "100Gbps"), FEW).save(path)
+    assert to.verify_plan(path).ok
+    data = json.loads(path.read_text())
+    data["job"]["model"]["mtp_dense"] = False
+    path.write_text(json.dumps(data))
+    result = to.verify_plan(path)
+    assert any(failure.startswith("structure") for failure in result.failures)
 
 
 @pytest.mark.parametrize(
