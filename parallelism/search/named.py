@@ -8,6 +8,8 @@ from parallelism.search.space import StrategySpace, legal_degrees
 from parallelism.strategy import OperatorConfig, Strategy
 
 _MOST_SHARDS = 256
+# Servers up to which the tasks of all are simulated, whatever a rotation maps on each other.
+_MOST_ALONE = 1024
 
 
 def data_parallel(space: StrategySpace) -> Strategy:
@@ -31,10 +33,16 @@ def _place_tables(space: StrategySpace, configs: list[OperatorConfig]) -> None:
     """Place each embedding table whole on one server, biggest first on the least loaded.
 
     What loads a server is a table's share of all bytes; where some have more lookups for their
-    size than others, its share of all lookups if that is larger.
+    size than others, its share of all lookups if that is larger. On a great many servers each has
+    one table at most, and kinds of tables take turns.
     """
     graph = space.graph
     tables = [i for i, op in enumerate(graph.operators) if op.sparse]
+    if len(tables) <= space.servers > _MOST_ALONE:
+        stride = space.servers // max(1, len(tables))
+        for turn, index in enumerate(_in_turns(space)):
+            configs[index] = space.placed(1, 1, Mode.OUTPUT, offset=turn * stride)
+        return
     # Spread few tables evenly over many servers; more tables than servers wrap around.
     stride = max(1, space.servers // max(1, len(tables)))
     order = [(i * stride) % space.servers for i in range(space.servers // stride)]
@@ -53,16 +61,13 @@ def _place_tables(space: StrategySpace, configs: list[OperatorConfig]) -> None:
         configs[index] = space.placed(1, 1, Mode.OUTPUT, offset=server)
 
 
-def _in_turns(space: StrategySpace, shards: int) -> list[int]:
-    """Return the tables in the order in which they take sets of servers.
+def _in_turns(space: StrategySpace) -> list[int]:
+    """Return the tables, those of each kind as evenly among the others as their numbers allow.
 
-    Of many shards those of each kind of tables are as evenly among the others as their numbers
-    allow: every stretch of servers then does the same, so that one task can stand for all that a
-    rotation maps on each other (`parallelism.rotation`).
+    Every stretch of servers that take them so does the same, so that one task can stand for all
+    that a rotation maps on each other (`parallelism.rotation`).
     """
     graph = space.graph
-    if shards <= _MOST_SHARDS:
-        return [index for index, op in enumerate(graph.operators) if op.sparse]
     kinds: dict[object, list[int]] = {}
     for index, op in enumerate(graph.operators):
         if op.sparse:
@@ -152,10 +157,12 @@ def sharded_tables(space: StrategySpace, degree: int) -> Strategy | None:
     """
     configs = [_widest(space)] * len(space.graph.operators)
     _place_tables(space, configs)
-    tables = sum(op.sparse for op in space.graph.operators)
-    stride = max(1, space.servers // max(1, tables * degree))
+    tables = [index for index, op in enumerate(space.graph.operators) if op.sparse]
+    shards = len(tables) * degree
+    stride = max(1, space.servers // max(1, shards))
     turn = 0
-    for index in _in_turns(space, tables * degree):
+    few = shards <= _MOST_SHARDS and space.servers <= _MOST_ALONE
+    for index in tables if few else _in_turns(space):
         modes = [c[2] for c in space.regular_degrees(index) if c[:2] == (1, degree)]
         if modes:
             configs[index] = space.placed(1, degree, min(modes), offset=turn)

@@ -161,6 +161,28 @@ def test_kinds_of_tables_take_turns_where_there_are_many_shards(monkeypatch):
     assert rotated_classes(family.build(in_turns), 1).step == 4
 
 
+def test_kinds_of_whole_tables_take_turns_on_many_servers(monkeypatch):
+    graph = models.ncf(
+        user_tables=4, item_tables=4, rows=100, factor_dim=4, mlp_dim=8, mlp_width=8, mlp_layers=2
+    )
+    family = Job(graph, batch_per_gpu=4).family(32)
+    space = StrategySpace(graph, 32, family.batch)
+    alone = hybrid(space)
+    assert rotated_classes(family.build(alone), 1) is None
+    monkeypatch.setattr(named, "_MOST_ALONE", 31)
+    for strategy in (hybrid(space), sharded_tables(space, 2)):
+        servers = [v for i in tables_of(graph) for v in strategy.configs[i].servers]
+        assert len(set(servers)) == len(servers)
+        found = rotated_classes(family.build(strategy), 1)
+        assert found is not None and found.step <= 16
+    monkeypatch.setattr(named, "_MOST_ALONE", 15)
+    # More tables than servers are packed.
+    few = StrategySpace(graph, 16, 4 * 16)
+    many = StrategySpace(small_dlrm(17), 16, 4 * 16)
+    assert len({v for i in tables_of(graph) for v in hybrid(few).configs[i].servers}) == 16
+    assert len({v for i in tables_of(many.graph) for v in hybrid(many).configs[i].servers}) == 16
+
+
 def test_tensor_parallel_splits_dense_operators_and_places_tables():
     space = StrategySpace(small_dlrm(4), 4, 32)
     strategy = tensor_parallel(space, 2)

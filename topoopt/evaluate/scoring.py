@@ -49,7 +49,7 @@ CHOSEN_UP_TO = 64
 """Members of a group whose rings are chosen, where a wiring of many servers has none for it."""
 MOST_MOVES = 100
 """Transfers of each of many servers beyond which nothing is scored beside what is faster."""
-MOST_FOLDED = 4e6
+MOST_FOLDED = 1e7
 """Transfers beyond which it is not looked for what a rotation of the servers maps on each other."""
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
 _TASK_WORK = 0.5
