@@ -343,6 +343,7 @@ def explore(
     check_kind("limits", limits, Limits | None, "a topoopt.Limits")
     check_kind("options", options, SearchOptions | None, "a topoopt.SearchOptions")
     check_kind("prices", prices, PriceTable | None, PRICES_EXAMPLE)
+    check_kind("prune", prune, bool, "True or False")
     check_called("save_plan", save_plan)
     check_called("progress", progress)
     if store is not None:

@@ -83,6 +83,7 @@ def test_profile_is_written_and_planned_with(config: Path, tmp_path: Path) -> No
     assert "operator shapes on cpu" in done.stdout
     assert load_profile(path).batch == 4 * 2 * 2
     done = run("plan", config, "--servers", 2, "--degree", 1, "--bandwidth", "100Gbps", "--steps",
-               2, "--batch-per-gpu", 2, "-q", "--profile", path)  # fmt: skip
+               2, "--batch-per-gpu", 2, "-q", "--per-operator", "--details",
+               "--profile", path)  # fmt: skip
     assert done.exit_code == 0, done.output
     assert "updates take no time" in done.stdout

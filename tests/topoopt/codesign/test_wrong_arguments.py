@@ -169,6 +169,7 @@ def swept(**given):
         (lambda: to.compare(JOB, CLUSTER, 5), "options is 5", "a topoopt.SearchOptions"),
         (lambda: to.compare(JOB, CLUSTER, fabrics=(5,)), "one of fabrics is 5", "several names"),
         (lambda: to.compare(JOB, CLUSTER, plan_file=5), "plan_file is 5", PATH),
+        (lambda: explored(prune="no"), "prune is 'no'", "True or False"),
         (lambda: explored(options=5), "options is 5", "a topoopt.SearchOptions"),
         (lambda: explored(global_batch="8"), "global_batch is '8'", "a whole number"),
         (lambda: explored(server_usd="8"), "server_usd is '8'", "US dollars"),
