@@ -124,7 +124,7 @@ def test_tables_hold_baselines_and_gap(plan_of):
         if plan.job.kind == "operators":
             assert row[5] == base.origin
         elif base.parallelization == plan.parallelization:
-            assert row[5] == "the same"
+            assert row[5] == "the plan's"
         else:
             assert row[5] == layout_text(base.parallelization.layout)
     gap = page.tables["The iteration: lower bound and the parts of the gap"][1:]
