@@ -129,7 +129,7 @@ def rows(device, least_seconds):
     """Yield one row for each case, kernel and way to run it."""
     rates = rates_of(device)
     for compiled in (True, False):
-        stack = replace(FSDP2 if compiled else FSDP2_EAGER, gathered_inputs=False)
+        stack = FSDP2 if compiled else FSDP2_EAGER
         fused = replace(stack, elementwise=1.0, norms=1.0)
         for name, hidden, ffn, heads, kv_heads, width, tokens, samples in CASES:
             model = Transformer(

@@ -196,11 +196,12 @@ def _export(
 @contextmanager
 def _without_logs() -> Iterator[None]:
     """Keep PyTorch from logging what is told by an error."""
+    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(before)
 
 
 def _element_bytes(module: Any) -> int:

@@ -13,6 +13,7 @@ Arithmetic = Literal["bf16", "fp8"]
 AttentionKernel = Literal["cudnn", "flash-2", "triton"]
 FUSED_LOSS = 2.0
 """Bytes of each logit where a fused kernel computes the loss."""
+# More than any factor of a stack, and little enough for sums of them.
 _MOST_TIMES = 1e6
 
 

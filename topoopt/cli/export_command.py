@@ -78,15 +78,14 @@ def export_command(
     if allreduce != "auto" and kind != "fbuf":
         raise InputError(f"--allreduce does not go with format {kind!r}; leave it out")
     schedule = schedule_document(plan)
-    if schedule is not None and kind != "msccl":
+    what, takes = "a plan", FORMATS
+    if schedule is not None:
+        what, takes = "the schedule of a collective", ("msccl",)
+    elif plan.suffix.lower() == ".fbuf":
+        what, takes = "a task graph", _TRACES
+    if kind not in takes:
         raise InputError(
-            f"{plan} is the schedule of a collective, and --format is {kind!r}; give msccl, or a "
-            "plan file"
-        )
-    if plan.suffix == ".fbuf" and kind not in _TRACES:
-        raise InputError(
-            f"{plan} is a task graph, and --format is {kind!r}; give {' or '.join(_TRACES)}, or a "
-            "plan file"
+            f"{plan} is {what}, and --format is {kind!r}; give {' or '.join(takes)}, or a plan file"
         )
     if kind in _DIRECTORIES:
         _check_directory(output)

@@ -9,6 +9,9 @@ from typing import Any
 from codesign_base import InputError
 from codesign_base.arguments import check_number, whole
 
+# Numbers of a range that counts by one.
+_MOST_COUNTS = 1024
+
 
 class DesignObjective(StrEnum):
     """What the best design has least of.
@@ -172,10 +175,6 @@ def frontier(designs: Iterable[Design], least_gain: float = 0.0) -> tuple[Design
     return tuple(kept)
 
 
-_MOST_COUNTS = 1024
-"""Numbers of a range."""
-
-
 def parse_counts(text: str, name: str, *, doubling: bool) -> tuple[int, ...]:
     """Read a list of counts: ``16``, ``16,24,64``, or a range ``16..256``.
 
@@ -214,10 +213,7 @@ def parse_counts(text: str, name: str, *, doubling: bool) -> tuple[int, ...]:
         if not 1 <= low <= high:
             raise InputError(f"{name} is {text!r}; ranges begin at 1 or more and do not fall")
         if not doubling and high - low >= _MOST_COUNTS:
-            raise InputError(
-                f"{name} is {text!r}; a range has at most {_MOST_COUNTS} numbers, and more are "
-                "not supported"
-            )
+            raise InputError(f"{name} is {text!r}; a range has at most {_MOST_COUNTS} numbers")
         while low <= high:
             found.add(low)
             low = 2 * low if doubling else low + 1

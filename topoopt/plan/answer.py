@@ -114,9 +114,9 @@ def _time(plan: Plan) -> str:
 
 def _against(plan: Plan) -> str:
     if not plan.baselines:
-        reason = "one server needs no" if plan.cluster.servers == 1 else "no other"
-        asked = "network" if plan.cluster.servers == 1 else "fabric was asked for"
-        return f"nothing: {reason} {asked}"
+        alone = plan.cluster.servers == 1
+        reason = "one server needs no network" if alone else "no other fabric was asked for"
+        return f"nothing: {reason}"
     words = [
         f"{plan.relative_time(base):.2f}x as fast as {name}"
         + " (same cost)" * same_cost(plan, name)
