@@ -199,6 +199,8 @@ def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list
         experts = model.experts
         pattern = [int(model.has_experts(layer)) for layer in range(model.layers)]
         lines.append(f"--num-experts {experts.count} --moe-router-topk {experts.per_token}")
+        if experts.per_token == 1:
+            lines.append("--moe-router-pre-softmax")  # asked for with one expert a token
         lines.append(f"--moe-ffn-hidden-size {experts.width}")
         lines.append(f"--moe-layer-freq {json.dumps(pattern, separators=(',', ':'))}")
         if experts.groups > 1:

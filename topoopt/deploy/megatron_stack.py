@@ -61,6 +61,10 @@ def _experts(job: LayoutQuestion, layout: Layout, notes: list[str]) -> list[str]
     """Return how tokens get to experts, and that products of all experts are one kernel."""
     stack = job.implementation
     lines = ["--moe-grouped-gemm"]
+    if layout.tensor > 1 and layout.expert > 1 and not layout.sequence_parallel:
+        notes.append(
+            "Megatron-LM refuses expert ranks beside tensor ranks without sequence parallelism"
+        )
     if stack.forwarded_tokens and layout.expert > 1:
         lines.append("--moe-token-dispatcher-type flex --moe-enable-deepep")
         lines.append("--moe-router-dtype fp32")

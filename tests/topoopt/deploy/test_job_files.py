@@ -236,6 +236,19 @@ def test_megatron_runs_what_the_stack_counts_or_says_that_it_does_not(stack):
     assert (f"the stack {stack!r}" in titan) == (not stack.startswith("fsdp2"))
 
 
+def test_megatron_asks_more_of_experts():
+    plan = pipelined_plan()
+    job = replace(plan.job, model=get_transformer("llama4-maverick"))
+    layout = Layout(tensor=2, data=8, expert=2, sequence_parallel=False)
+    lines, notes = megatron(plan, job, layout)
+    assert "--moe-router-pre-softmax" in lines
+    assert any("refuses expert ranks beside tensor ranks" in note for note in notes)
+    lines, notes = megatron(plan, job, replace(layout, sequence_parallel=True))
+    assert not any("refuses" in note for note in notes)
+    job = replace(plan.job, model=get_transformer("mixtral-8x7b"))
+    assert "--moe-router-pre-softmax" not in megatron(plan, job, layout)[0]
+
+
 def test_messages_of_tensor_groups_hide_with_sequence_parallelism_only():
     plan = with_layout(
         pipelined_plan(), tensor=2, pipeline=1, schedule="1f1b", virtual_stages=1, zero=0,
