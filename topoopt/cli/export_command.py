@@ -78,7 +78,8 @@ def export_command(
     if allreduce != "auto" and kind != "fbuf":
         raise InputError(f"--allreduce does not go with format {kind!r}; leave it out")
     schedule = schedule_document(plan)
-    what, takes = "a plan", FORMATS
+    takes: tuple[str, ...] = FORMATS
+    what = "a plan"
     if schedule is not None:
         what, takes = "the schedule of a collective", ("msccl",)
     elif plan.suffix.lower() == ".fbuf":
