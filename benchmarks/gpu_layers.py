@@ -15,7 +15,8 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from parallelism.transformers.architecture import Attention, Transformer
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention
 from parallelism.transformers.costs import layer_costs
 from parallelism.transformers.end_costs import head_costs
 from parallelism.transformers.gpu import rates_of

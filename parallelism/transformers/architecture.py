@@ -1,262 +1,25 @@
 """What a transformer is: widths, heads, experts, and how many parameters that makes."""
 
-from dataclasses import dataclass, fields
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from codesign_base import InputError
 from codesign_base.arguments import check_flags, check_kind, told
 from codesign_base.hashed_once import hashed_once
+from parallelism.transformers.attention import Attention, SlidingWindow
+from parallelism.transformers.experts import Experts
+from parallelism.transformers.limits import check_counts
 
 Norm = Literal["layernorm", "rmsnorm"]
 
-
-# No model is larger; what is comes of a slip, and loops over layers would not end.
-MOST_LAYERS, MOST_WIDTH = 10_000, 2**31
-MOST_GROUPS = 1024
-"""Groups of experts."""
-_COUNTS_OF_LAYERS = ("layers", "first_dense", "every", "mtp_layers")
-
-
-def _check_counts(what: str, record: object, least: dict[str, int]) -> None:
-    for field in fields(record):  # type: ignore[arg-type]
-        value = getattr(record, field.name)
-        if field.name not in least:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int) or value < least[field.name]:
-            raise InputError(
-                f"{what}: {field.name} is {value!r}; give a whole number of at least "
-                f"{least[field.name]}"
-            )
-        most = MOST_LAYERS if field.name in _COUNTS_OF_LAYERS else MOST_WIDTH
-        most = MOST_GROUPS if field.name == "groups" else most
-        if value > most:
-            raise InputError(f"{what}: {field.name} is {value}; give at most {most}")
-
-
-@dataclass(frozen=True)
-class LatentAttention:
-    """Ranks of multi-head latent attention (DeepSeek-V2, section 2.1).
-
-    Parameters
-    ----------
-    kv_rank : int
-        Width of the latent vector that keys and values are made from.
-    query_rank : int
-        Width of the queries' latent vector; 0: queries are projected in one step.
-    rope_width : int
-        Width of the rotary part of queries and of the one key that all heads share.
-    value_width : int
-        Width of a head's value; the head's non-rotary key width is `Attention.head_width`.
-    """
-
-    kv_rank: int
-    query_rank: int
-    rope_width: int
-    value_width: int
-
-    def __post_init__(self) -> None:
-        _check_counts(
-            "latent attention", self,
-            {"kv_rank": 1, "query_rank": 0, "rope_width": 0, "value_width": 1},
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Attention:
-    """One self-attention layer.
-
-    Parameters
-    ----------
-    heads : int
-        Query heads.
-    kv_heads : int
-        Key and value heads, a divisor of ``heads`` (grouped-query attention); immaterial for
-        latent attention.
-    head_width : int
-    query_bias, output_bias : bool
-        Biases of the query / key / value projections and of the output projection.
-    head_norm : bool
-        Normalise queries and keys of each head (one weight an element of a head's width, each).
-    latent : LatentAttention, optional
-        Multi-head latent attention instead of grouped queries.
-    wide_norm : bool
-        Normalise queries and keys with weights for every head (OLMo 2, over all heads together;
-        Command R+).
-    sinks : bool
-        Each head has a learned score beside those of its keys (GPT-OSS).
-    """
-
-    heads: int
-    kv_heads: int
-    head_width: int
-    query_bias: bool = False
-    output_bias: bool = False
-    head_norm: bool = False
-    latent: LatentAttention | None = None
-    wide_norm: bool = False
-    sinks: bool = False
-
-    def __post_init__(self) -> None:
-        _check_counts("attention", self, {"heads": 1, "kv_heads": 1, "head_width": 1})
-        check_flags("attention", self)
-        check_kind(
-            "attention: latent", self.latent, LatentAttention | None, "None, or a LatentAttention"
-        )
-        if self.heads % self.kv_heads:
-            raise InputError(
-                f"attention: kv_heads is {self.kv_heads}, which does not divide the {self.heads} "
-                "heads; give a divisor"
-            )
-        if self.wide_norm and (self.head_norm or self.latent):
-            raise InputError(
-                "attention: wide_norm is set beside head_norm or latent; give one of them"
-            )
-
-    @property
-    def query_width(self) -> int:
-        """Width of all heads' queries together."""
-        rope = self.latent.rope_width if self.latent else 0
-        return self.heads * (self.head_width + rope)
-
-    @property
-    def value_width(self) -> int:
-        """Width of all heads' outputs together, which the output projection reads."""
-        return self.heads * (self.latent.value_width if self.latent else self.head_width)
-
-    def parameters(self, hidden: int) -> int:
-        """Return the trainable parameters of the layer, its own norms included."""
-        output = self.value_width * hidden + (hidden if self.output_bias else 0)
-        if self.latent is not None:
-            latent = self.latent
-            if latent.query_rank:
-                query = hidden * latent.query_rank + latent.query_rank * self.query_width
-                query += latent.query_rank  # norm of the latent vector
-            else:
-                query = hidden * self.query_width
-            down = hidden * (latent.kv_rank + latent.rope_width) + latent.kv_rank
-            up = latent.kv_rank * self.heads * (self.head_width + latent.value_width)
-            return query + down + up + output
-        width = self.query_width + 2 * self.kv_heads * self.head_width
-        norms = 2 * self.head_width if self.head_norm else 0
-        if self.wide_norm:
-            norms = self.query_width + self.kv_heads * self.head_width
-        norms += self.heads if self.sinks else 0
-        return hidden * width + (width if self.query_bias else 0) + norms + output
-
-
-@dataclass(frozen=True)
-class SlidingWindow:
-    """Layers in which a token meets only the keys near it.
-
-    Parameters
-    ----------
-    width : int
-        Keys that a token meets at most, its own among them.
-    full_layers : tuple of int
-        Layers in which a token meets all keys before it, in ascending order.
-    chunked : bool
-        Tokens are cut into chunks of the width, and meet the keys of their own (Llama 4), rather
-        than the last ones.
-    """
-
-    width: int
-    full_layers: tuple[int, ...] = ()
-    chunked: bool = False
-
-    def __post_init__(self) -> None:
-        _check_counts("sliding window", self, {"width": 1})
-        check_flags("sliding window", self)
-        full = self.full_layers
-        if (
-            not isinstance(full, tuple)
-            or any(type(layer) is not int for layer in full)
-            or any(a >= b for a, b in pairwise((-1, *full)))
-        ):
-            raise InputError(
-                f"sliding window: full_layers is {told(full)}; give a tuple of layer numbers from "
-                "0 in ascending order"
-            )
-
-    def share(self, sequence: int) -> float:
-        """Return the scores of a sample that count, over all of them, masked ones included."""
-        width = min(self.width, sequence)
-        if not self.chunked:
-            return width / sequence * (1.0 - 0.5 * width / sequence)
-        chunks, rest = divmod(sequence, width)
-        return 0.5 * (chunks * width**2 + rest**2) / sequence**2
-
-
-@dataclass(frozen=True)
-class Experts:
-    """The mixture-of-experts layers of a model.
-
-    Parameters
-    ----------
-    count : int
-        Routed experts of a layer.
-    per_token : int
-        Experts that each token goes to.
-    width : int
-        Feed-forward width of a routed expert.
-    shared : int
-        Experts that every token goes to.
-    shared_width : int
-        Feed-forward width of each of them.
-    shared_gate : bool
-        A learned gate (hidden -> 1) scales the shared experts (Qwen2-MoE).
-    first_dense : int
-        Layers before the first one with experts.
-    every : int
-        Of the layers after these, each ``every``-th has experts; the others are dense.
-    router_bias : bool
-        The router has a bias per expert (GPT-OSS; DeepSeek-V3's, which balances load, is stored
-        but not trained).
-    groups, groups_per_token : int
-        Equal groups of neighbouring experts, and how many of them a token's experts lie in at
-        most (DeepSeek-V3, section 2.1.2: node-limited routing, where a group is a server's).
-    """
-
-    count: int
-    per_token: int
-    width: int
-    shared: int = 0
-    shared_width: int = 0
-    shared_gate: bool = False
-    first_dense: int = 0
-    every: int = 1
-    router_bias: bool = False
-    groups: int = 1
-    groups_per_token: int = 1
-
-    def __post_init__(self) -> None:
-        _check_counts(
-            "experts", self,
-            {"count": 1, "per_token": 1, "width": 1, "shared": 0, "shared_width": 0,
-             "first_dense": 0, "every": 1, "groups": 1, "groups_per_token": 1},
-        )  # fmt: skip
-        check_flags("experts", self)
-        if self.per_token > self.count:
-            raise InputError(
-                f"experts: per_token is {self.per_token} of {self.count} experts; "
-                "give at most their count"
-            )
-        reached = self.groups_per_token * self.count // self.groups
-        if self.count % self.groups or not self.per_token <= reached <= self.count:
-            raise InputError(
-                f"experts: groups_per_token is {self.groups_per_token} of groups {self.groups}; "
-                f"give equal groups of the {self.count} experts, of which so many hold at least "
-                f"per_token = {self.per_token}"
-            )
-        if self.shared and not self.shared_width:
-            raise InputError("experts: shared_width is 0 but there are shared experts; give it")
-
-
-_HERE = "of parallelism.transformers.architecture"
 _PARTS = (
-    ("attention", Attention, f"an Attention {_HERE}"),
-    ("experts", Experts | None, f"None, or Experts {_HERE}"),
-    ("window", SlidingWindow | None, f"None, or a SlidingWindow {_HERE}"),
+    ("attention", Attention, "an Attention of parallelism.transformers.attention"),
+    ("experts", Experts | None, "None, or Experts of parallelism.transformers.experts"),
+    (
+        "window",
+        SlidingWindow | None,
+        "None, or a SlidingWindow of parallelism.transformers.attention",
+    ),
 )
 
 
@@ -341,7 +104,7 @@ class Transformer:
 
     def __post_init__(self) -> None:
         check_kind("transformer: name", self.name, str, "a text")
-        _check_counts(
+        check_counts(
             f"transformer {self.name!r}", self,
             {"layers": 1, "hidden": 1, "feed_forward": 1, "vocabulary": 0, "sequence": 1,
              "positions": 0, "patch": 0, "classes": 0, "dense_bytes": 1, "mtp_layers": 0},

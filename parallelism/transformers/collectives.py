@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from parallelism.transformers.architecture import Experts, Transformer
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.experts import Experts
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import CollectiveKind

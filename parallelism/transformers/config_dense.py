@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from parallelism.transformers.architecture import Attention
+from parallelism.transformers.attention import Attention
 from parallelism.transformers.config_fields import ConfigFields
 from parallelism.transformers.config_parts import (
     biased,

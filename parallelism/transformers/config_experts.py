@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from parallelism.transformers.architecture import Attention, Experts, LatentAttention
+from parallelism.transformers.attention import Attention, LatentAttention
 from parallelism.transformers.config_fields import ConfigFields
 from parallelism.transformers.config_parts import (
     biased,
@@ -19,6 +19,7 @@ from parallelism.transformers.config_parts import (
     windowed_throughout,
 )
 from parallelism.transformers.config_windows import chunks, late_window, window_of_all
+from parallelism.transformers.experts import Experts
 
 
 def _sparse_layers(config: ConfigFields, layers: int) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from typing import Any
 
 from codesign_base import InputError
-from parallelism.transformers.architecture import MOST_LAYERS, Attention
+from parallelism.transformers.attention import Attention
 from parallelism.transformers.config_fields import ConfigFields
 from parallelism.transformers.config_windows import sliding_window, window_of_all
+from parallelism.transformers.limits import MOST_LAYERS
 
 
 def layers_of(config: ConfigFields, *names: str) -> int:

@@ -1,6 +1,6 @@
 """Which layers of a configuration have a sliding window, and how wide it is."""
 
-from parallelism.transformers.architecture import SlidingWindow
+from parallelism.transformers.attention import SlidingWindow
 from parallelism.transformers.config_fields import ConfigFields
 
 _FULL, _SLIDING, _CHUNKED = "full_attention", "sliding_attention", "chunked_attention"

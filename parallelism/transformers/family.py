@@ -10,7 +10,7 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.device import Server
 from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
-from parallelism.transformers.architecture import MOST_WIDTH, Transformer
+from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.balance import ends_in_layers
 from parallelism.transformers.costs import model_flops
 from parallelism.transformers.enumeration import Choices, check_batch, enumerate_layouts
@@ -18,6 +18,7 @@ from parallelism.transformers.estimate import estimated_seconds
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.limits import MOST_WIDTH
 from parallelism.transformers.loads import Loads, loads_of
 from parallelism.transformers.memory import MemoryUse, memory_use
 from parallelism.transformers.placed_tasks import iteration_tasks

@@ -1,6 +1,7 @@
 """The passes of feed-forward parts and of mixtures of experts on one GPU."""
 
-from parallelism.transformers.architecture import Experts, Transformer
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.experts import Experts
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.operands import cast_shares, operands

@@ -11,12 +11,9 @@ from parallelism.operators.builder import INDEX_BYTES, GraphBuilder, legal_split
 from parallelism.operators.elementwise import add, softmax_split
 from parallelism.operators.layers import dense, embedding, layer_norm, rms_norm
 from parallelism.operators.shapes import Tensor
-from parallelism.transformers.architecture import (
-    Attention,
-    Experts,
-    LatentAttention,
-    Transformer,
-)
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention, LatentAttention
+from parallelism.transformers.experts import Experts
 
 # Tokens of a GPU in one iteration that the default batch stays within.
 _DEFAULT_TOKENS = 8192

@@ -7,14 +7,10 @@ from typing import Any
 
 from codesign_base import InputError
 from parallelism.suggestions import suggestion
-from parallelism.transformers.architecture import (
-    MOST_LAYERS,
-    Attention,
-    Experts,
-    LatentAttention,
-    SlidingWindow,
-    Transformer,
-)
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention, LatentAttention, SlidingWindow
+from parallelism.transformers.experts import Experts
+from parallelism.transformers.limits import MOST_LAYERS
 
 _GPT2 = "Radford et al., 2019, table 2, and the released weights"
 _GPT3 = "Brown et al., Language Models are Few-Shot Learners, NeurIPS 2020, table 2.1"

@@ -2,7 +2,7 @@
 
 from math import comb, exp, lgamma
 
-from parallelism.transformers.architecture import Experts
+from parallelism.transformers.experts import Experts
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 

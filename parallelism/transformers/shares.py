@@ -5,7 +5,8 @@ from functools import lru_cache
 from math import ceil
 
 from codesign_base import InputError
-from parallelism.transformers.architecture import Attention, Transformer
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 

@@ -6,8 +6,10 @@ from small_plans import assert_valid, planned
 from small_transformers import gpt
 
 import topoopt as to
-from parallelism.transformers.architecture import Attention, Experts, Transformer
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention
 from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.experts import Experts
 from topoopt.problem.job import nvlink_server
 
 # Fewer layouts, of which the fastest are the same.

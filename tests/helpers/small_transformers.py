@@ -2,12 +2,9 @@
 
 from dataclasses import replace
 
-from parallelism.transformers.architecture import (
-    Attention,
-    Experts,
-    LatentAttention,
-    Transformer,
-)
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention, LatentAttention
+from parallelism.transformers.experts import Experts
 
 
 def gpt(layers: int, hidden: int, heads: int, vocabulary: int = 51200) -> Transformer:

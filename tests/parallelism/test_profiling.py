@@ -12,7 +12,7 @@ from parallelism.importers.recipes import Workshop, part_of
 from parallelism.models import get_model
 from parallelism.profile import ProfileModel
 from parallelism.profile_file import load_profile, measured_name
-from parallelism.transformers.architecture import Attention, LatentAttention
+from parallelism.transformers.attention import Attention, LatentAttention
 from topoopt.problem.options import SearchOptions
 
 torch = pytest.importorskip("torch", reason="profiling needs PyTorch, which is optional")

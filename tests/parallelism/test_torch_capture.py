@@ -7,7 +7,8 @@ import pytest
 from codesign_base import InputError
 from parallelism.graph import Mode, ModelGraph, OperatorKind
 from parallelism.models import get_model
-from parallelism.transformers.architecture import Attention, Transformer
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention
 from parallelism.transformers.operators import model_graph
 from topoopt.problem.options import SearchOptions
 

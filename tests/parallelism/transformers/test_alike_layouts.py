@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small_transformers import LATENT, MIXTRAL, gpt
 
 from parallelism.transformers import collectives, costs, iteration, memory, stages
-from parallelism.transformers.architecture import SlidingWindow
+from parallelism.transformers.attention import SlidingWindow
 from parallelism.transformers.enumeration import Choices, enumerate_layouts
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import Implementation

@@ -5,13 +5,10 @@ from dataclasses import replace
 import pytest
 
 from codesign_base import InputError
-from parallelism.transformers.architecture import (
-    Attention,
-    Experts,
-    SlidingWindow,
-    Transformer,
-)
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention, SlidingWindow
 from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.experts import Experts
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 

@@ -8,7 +8,8 @@ import pytest
 from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
-from parallelism.transformers.architecture import Attention, LatentAttention, Transformer
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention, LatentAttention
 from parallelism.transformers.collectives import (
     Communication,
     boundary_bytes,

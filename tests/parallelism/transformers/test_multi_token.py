@@ -7,7 +7,8 @@ import pytest
 from small_transformers import DENSE_MODULES, FURTHER_TOKENS, LATENT, LLAMA3_8B
 
 from codesign_base import InputError
-from parallelism.transformers.architecture import SlidingWindow, Transformer
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import SlidingWindow
 from parallelism.transformers.balance import ends_in_layers
 from parallelism.transformers.collectives import (
     end_communications,

@@ -9,13 +9,9 @@ from hypothesis import strategies as st
 from codesign_base import InputError
 from parallelism.graph import Mode, ModelGraph, OperatorKind
 from parallelism.models import get_model
-from parallelism.transformers.architecture import (
-    Attention,
-    Experts,
-    LatentAttention,
-    SlidingWindow,
-    Transformer,
-)
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention, LatentAttention, SlidingWindow
+from parallelism.transformers.experts import Experts
 from parallelism.transformers.operators import default_batch, model_graph
 from parallelism.transformers.presets import TRANSFORMERS, get_transformer
 

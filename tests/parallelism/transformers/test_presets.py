@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from codesign_base import InputError
-from parallelism.transformers.architecture import Attention
+from parallelism.transformers.attention import Attention
 from parallelism.transformers.load import is_transformer, load_transformer
 from parallelism.transformers.presets import (
     TRANSFORMERS,

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from small_transformers import LLAMA3_8B, MIXTRAL
 
 from codesign_base import InputError
-from parallelism.transformers.architecture import Attention, SlidingWindow, Transformer
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention, SlidingWindow
 from parallelism.transformers.attention_costs import attention_core
 from parallelism.transformers.costs import layer_costs, model_flops
 from parallelism.transformers.huggingface import transformer_from_config

@@ -15,8 +15,10 @@ import topoopt as to
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.taskgraph import TaskGraph, TaskKind
-from parallelism.transformers.architecture import Attention, Experts, Transformer
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention
 from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.experts import Experts
 from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.schedules import build_schedule, schedule_of
 from parallelism.transformers.timeline import PassTimes, timeline

@@ -19,7 +19,7 @@ from small_layouts import layout_job, shared_moe_plan
 from small_plans import planned, shared_layout_plan, shared_plan
 
 import topoopt as to
-from parallelism.transformers.architecture import Experts
+from parallelism.transformers.experts import Experts
 from parallelism.transformers.implementation import STACKS, get_stack
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import AXES, Placement

@@ -12,9 +12,9 @@ from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.taskgraph import TaskKind, traffic_of
-from parallelism.transformers.architecture import Experts
 from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs
+from parallelism.transformers.experts import Experts
 from parallelism.transformers.exposure import communication_seconds
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import STACKS, Implementation, get_stack

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from codesign_base import InputError
-from parallelism.transformers.architecture import Attention, Transformer
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.stages import layer_weights
 from topoopt.cli.app import app

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from parallelism.transformers.architecture import Attention, Experts, Transformer
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention
 from parallelism.transformers.costs import model_flops
+from parallelism.transformers.experts import Experts
 from parallelism.transformers.implementation import (
     DEEPSPEED_2022,
     LLAMA3,

@@ -5,13 +5,10 @@ from typing import get_args
 
 from codesign_base import InputError
 from parallelism.accelerators import Accelerator, get_accelerator, scale_up_of
-from parallelism.transformers.architecture import (
-    Attention,
-    Experts,
-    LatentAttention,
-    Transformer,
-)
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention, LatentAttention
 from parallelism.transformers.costs import model_flops
+from parallelism.transformers.experts import Experts
 from parallelism.transformers.gpu import rates_like_h100
 from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.layout import FOLDED, Layout, Module, PipelineScheduleName

@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.transformers.architecture import Attention, Transformer
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import ALEPH_ALPHA_2023, Implementation
 from parallelism.transformers.iteration import iteration_time

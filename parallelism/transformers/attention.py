@@ -1,0 +1,161 @@
+"""How tokens of a layer meet: grouped queries, latent vectors, sliding windows."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from codesign_base import InputError
+from codesign_base.arguments import check_flags, check_kind, told
+from parallelism.transformers.limits import check_counts
+
+
+@dataclass(frozen=True)
+class LatentAttention:
+    """Ranks of multi-head latent attention (DeepSeek-V2, section 2.1).
+
+    Parameters
+    ----------
+    kv_rank : int
+        Width of the latent vector that keys and values are made from.
+    query_rank : int
+        Width of the queries' latent vector; 0: queries are projected in one step.
+    rope_width : int
+        Width of the rotary part of queries and of the one key that all heads share.
+    value_width : int
+        Width of a head's value; the head's non-rotary key width is `Attention.head_width`.
+    """
+
+    kv_rank: int
+    query_rank: int
+    rope_width: int
+    value_width: int
+
+    def __post_init__(self) -> None:
+        check_counts(
+            "latent attention", self,
+            {"kv_rank": 1, "query_rank": 0, "rope_width": 0, "value_width": 1},
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One self-attention layer.
+
+    Parameters
+    ----------
+    heads : int
+        Query heads.
+    kv_heads : int
+        Key and value heads, a divisor of ``heads`` (grouped-query attention); immaterial for
+        latent attention.
+    head_width : int
+    query_bias, output_bias : bool
+        Biases of the query / key / value projections and of the output projection.
+    head_norm : bool
+        Normalise queries and keys of each head (one weight an element of a head's width, each).
+    latent : LatentAttention, optional
+        Multi-head latent attention instead of grouped queries.
+    wide_norm : bool
+        Normalise queries and keys with weights for every head (OLMo 2, over all heads together;
+        Command R+).
+    sinks : bool
+        Each head has a learned score beside those of its keys (GPT-OSS).
+    """
+
+    heads: int
+    kv_heads: int
+    head_width: int
+    query_bias: bool = False
+    output_bias: bool = False
+    head_norm: bool = False
+    latent: LatentAttention | None = None
+    wide_norm: bool = False
+    sinks: bool = False
+
+    def __post_init__(self) -> None:
+        check_counts("attention", self, {"heads": 1, "kv_heads": 1, "head_width": 1})
+        check_flags("attention", self)
+        check_kind(
+            "attention: latent", self.latent, LatentAttention | None, "None, or a LatentAttention"
+        )
+        if self.heads % self.kv_heads:
+            raise InputError(
+                f"attention: kv_heads is {self.kv_heads}, which does not divide the {self.heads} "
+                "heads; give a divisor"
+            )
+        if self.wide_norm and (self.head_norm or self.latent):
+            raise InputError(
+                "attention: wide_norm is set beside head_norm or latent; give one of them"
+            )
+
+    @property
+    def query_width(self) -> int:
+        """Width of all heads' queries together."""
+        rope = self.latent.rope_width if self.latent else 0
+        return self.heads * (self.head_width + rope)
+
+    @property
+    def value_width(self) -> int:
+        """Width of all heads' outputs together, which the output projection reads."""
+        return self.heads * (self.latent.value_width if self.latent else self.head_width)
+
+    def parameters(self, hidden: int) -> int:
+        """Return the trainable parameters of the layer, its own norms included."""
+        output = self.value_width * hidden + (hidden if self.output_bias else 0)
+        if self.latent is not None:
+            latent = self.latent
+            if latent.query_rank:
+                query = hidden * latent.query_rank + latent.query_rank * self.query_width
+                query += latent.query_rank  # norm of the latent vector
+            else:
+                query = hidden * self.query_width
+            down = hidden * (latent.kv_rank + latent.rope_width) + latent.kv_rank
+            up = latent.kv_rank * self.heads * (self.head_width + latent.value_width)
+            return query + down + up + output
+        width = self.query_width + 2 * self.kv_heads * self.head_width
+        norms = 2 * self.head_width if self.head_norm else 0
+        if self.wide_norm:
+            norms = self.query_width + self.kv_heads * self.head_width
+        norms += self.heads if self.sinks else 0
+        return hidden * width + (width if self.query_bias else 0) + norms + output
+
+
+@dataclass(frozen=True)
+class SlidingWindow:
+    """Layers in which a token meets only the keys near it.
+
+    Parameters
+    ----------
+    width : int
+        Keys that a token meets at most, its own among them.
+    full_layers : tuple of int
+        Layers in which a token meets all keys before it, in ascending order.
+    chunked : bool
+        Tokens are cut into chunks of the width, and meet the keys of their own (Llama 4), rather
+        than the last ones.
+    """
+
+    width: int
+    full_layers: tuple[int, ...] = ()
+    chunked: bool = False
+
+    def __post_init__(self) -> None:
+        check_counts("sliding window", self, {"width": 1})
+        check_flags("sliding window", self)
+        full = self.full_layers
+        if (
+            not isinstance(full, tuple)
+            or any(type(layer) is not int for layer in full)
+            or any(a >= b for a, b in pairwise((-1, *full)))
+        ):
+            raise InputError(
+                f"sliding window: full_layers is {told(full)}; give a tuple of layer numbers from "
+                "0 in ascending order"
+            )
+
+    def share(self, sequence: int) -> float:
+        """Return the scores of a sample that count, over all of them, masked ones included."""
+        width = min(self.width, sequence)
+        if not self.chunked:
+            return width / sequence * (1.0 - 0.5 * width / sequence)
+        chunks, rest = divmod(sequence, width)
+        return 0.5 * (chunks * width**2 + rest**2) / sequence**2
