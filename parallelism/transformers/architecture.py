@@ -8,18 +8,17 @@ from codesign_base.arguments import check_flags, check_kind, told
 from codesign_base.hashed_once import hashed_once
 from parallelism.transformers.attention import Attention, SlidingWindow
 from parallelism.transformers.experts import Experts
-from parallelism.transformers.limits import check_counts
+from parallelism.transformers.limits import check_counts, check_layer_numbers
+from parallelism.transformers.linear_attention import LinearAttention
 
 Norm = Literal["layernorm", "rmsnorm"]
 
+_FROM = "of parallelism.transformers"
 _PARTS = (
-    ("attention", Attention, "an Attention of parallelism.transformers.attention"),
-    ("experts", Experts | None, "None, or Experts of parallelism.transformers.experts"),
-    (
-        "window",
-        SlidingWindow | None,
-        "None, or a SlidingWindow of parallelism.transformers.attention",
-    ),
+    ("attention", Attention, f"an Attention {_FROM}.attention"),
+    ("linear", LinearAttention | None, f"None, or a LinearAttention {_FROM}.linear_attention"),
+    ("experts", Experts | None, f"None, or Experts {_FROM}.experts"),
+    ("window", SlidingWindow | None, f"None, or a SlidingWindow {_FROM}.attention"),
 )
 
 
@@ -76,6 +75,10 @@ class Transformer:
         told by its index, that of theirs is ``layers``.
     mtp_dense : bool
         Their layers are dense although the model's last one has experts (ERNIE 4.5).
+    linear : LinearAttention, optional
+        Instead of ``attention`` in all layers but its ``full_layers``; only if ``causal``.
+    without_feed_forward, without_attention : tuple of int
+        Layers of one part (and half of the norms) only, in ascending order (Nemotron-H).
     """
 
     name: str
@@ -101,6 +104,9 @@ class Transformer:
     window: SlidingWindow | None = None
     mtp_layers: int = 0
     mtp_dense: bool = False
+    linear: LinearAttention | None = None
+    without_feed_forward: tuple[int, ...] = ()
+    without_attention: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_kind("transformer: name", self.name, str, "a text")
@@ -153,21 +159,62 @@ class Transformer:
                 f"transformer {self.name!r}: mtp_dense is True, but no layer has experts; leave it "
                 "out"
             )
-        window = self.window
-        if window is not None and not self.causal:
+        self._check_layers()
+
+    def _check_layers(self) -> None:
+        """Refuse kinds of layers that there are not, or that cannot be together."""
+        where = f"transformer {self.name!r}"
+        for name, found in (("a sliding window", self.window), ("linear attention", self.linear)):
+            if found is not None:
+                check_layer_numbers(f"{where}: full_layers", found.full_layers, self.layers)
+                if not self.causal:
+                    raise InputError(f"{where}: {name}, but causal is False; leave one out")
+        for name in ("without_feed_forward", "without_attention"):
+            check_layer_numbers(f"{where}: {name}", getattr(self, name), self.layers)
+        both = set(self.without_feed_forward) & set(self.without_attention)
+        if both:
             raise InputError(
-                f"transformer {self.name!r}: a sliding window, but causal is False; leave one out"
+                f"{where}: layer {min(both)} is without attention and without feed-forward part; "
+                "leave it out of one"
             )
-        if window is not None and window.full_layers[-1:] >= (self.layers,):
-            raise InputError(
-                f"transformer {self.name!r}: full_layers names layer {window.full_layers[-1]} of "
-                f"{self.layers}; give numbers below"
-            )
+        if self.parallel and (self.without_feed_forward or self.without_attention):
+            raise InputError(f"{where}: parallel, but some layers have one part; leave one out")
+
+    def _like(self, layer: int) -> int:
+        """Return the layer of the model that a layer is like: modules' are like the last one."""
+        return min(layer, self.layers - 1)
+
+    def has_linear(self, layer: int) -> bool:
+        """Whether tokens meet through a state of fixed size in a layer."""
+        layer = self._like(layer)
+        return (
+            self.linear is not None
+            and layer not in self.linear.full_layers
+            and layer not in self.without_attention
+        )
+
+    def has_attention(self, layer: int) -> bool:
+        """Whether tokens meet each other's keys in a layer."""
+        return self._like(layer) not in self.without_attention and not self.has_linear(layer)
+
+    def has_feed_forward(self, layer: int) -> bool:
+        """Whether a layer has a feed-forward part, be it dense or of experts."""
+        return self._like(layer) not in self.without_feed_forward
+
+    def parts(self, layer: int) -> int:
+        """Return how many parts a layer adds to its input: 2, or 1 of few models."""
+        layer = self._like(layer)
+        return 2 - (layer in self.without_feed_forward) - (layer in self.without_attention)
+
+    def norms(self, layer: int) -> int:
+        """Return the norms of a layer over the hidden width."""
+        return self.layer_norms * self.parts(layer) // 2 if self.layer_norms > 1 else 1
 
     def slides(self, layer: int) -> bool:
         """Whether tokens meet only the keys near them in a layer."""
-        layer = min(layer, self.layers - 1)
-        return self.window is not None and layer not in self.window.full_layers
+        layer = self._like(layer)
+        window = self.window
+        return window is not None and layer not in window.full_layers and self.has_attention(layer)
 
     def score_share(self, layer: int, sequence: int) -> float:
         """Return the scores of a layer that count, over all of them, masked ones included."""
@@ -182,7 +229,7 @@ class Transformer:
             if self.mtp_dense:
                 return False
             layer = self.layers - 1
-        if experts is None or layer < experts.first_dense:
+        if experts is None or layer < experts.first_dense or layer in self.without_feed_forward:
             return False
         return (layer - experts.first_dense) % experts.every == experts.every - 1
 
@@ -217,8 +264,13 @@ class Transformer:
         -------
         int
         """
-        norms = self.layer_norms * self.norm_parameters()
-        common = self.attention.parameters(self.hidden) + norms
+        common = self.norms(layer) * self.norm_parameters()
+        if self.has_attention(layer):
+            common += self.attention.parameters(self.hidden)
+        elif self.linear is not None and self.has_linear(layer):
+            common += self.linear.parameters(self.hidden)
+        if not self.has_feed_forward(layer):
+            return common
         if not self.has_experts(layer):
             return common + self.dense_parameters(self.feed_forward)
         experts = self.experts

@@ -1,11 +1,10 @@
 """How tokens of a layer meet: grouped queries, latent vectors, sliding windows."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 from codesign_base import InputError
-from codesign_base.arguments import check_flags, check_kind, told
-from parallelism.transformers.limits import check_counts
+from codesign_base.arguments import check_flags, check_kind
+from parallelism.transformers.limits import check_counts, check_layer_numbers
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,9 @@ class Attention:
         Command R+).
     sinks : bool
         Each head has a learned score beside those of its keys (GPT-OSS).
+    output_gate : bool
+        What a head returns is scaled by a sigmoid of another projection of the layer's input,
+        element by element (Qwen3-Next).
     """
 
     heads: int
@@ -70,6 +72,7 @@ class Attention:
     latent: LatentAttention | None = None
     wide_norm: bool = False
     sinks: bool = False
+    output_gate: bool = False
 
     def __post_init__(self) -> None:
         check_counts("attention", self, {"heads": 1, "kv_heads": 1, "head_width": 1})
@@ -86,6 +89,8 @@ class Attention:
             raise InputError(
                 "attention: wide_norm is set beside head_norm or latent; give one of them"
             )
+        if self.output_gate and self.latent:
+            raise InputError("attention: output_gate is set beside latent; give one of them")
 
     @property
     def query_width(self) -> int:
@@ -112,6 +117,7 @@ class Attention:
             up = latent.kv_rank * self.heads * (self.head_width + latent.value_width)
             return query + down + up + output
         width = self.query_width + 2 * self.kv_heads * self.head_width
+        width += self.value_width if self.output_gate else 0
         norms = 2 * self.head_width if self.head_norm else 0
         if self.wide_norm:
             norms = self.query_width + self.kv_heads * self.head_width
@@ -141,16 +147,7 @@ class SlidingWindow:
     def __post_init__(self) -> None:
         check_counts("sliding window", self, {"width": 1})
         check_flags("sliding window", self)
-        full = self.full_layers
-        if (
-            not isinstance(full, tuple)
-            or any(type(layer) is not int for layer in full)
-            or any(a >= b for a, b in pairwise((-1, *full)))
-        ):
-            raise InputError(
-                f"sliding window: full_layers is {told(full)}; give a tuple of layer numbers from "
-                "0 in ascending order"
-            )
+        check_layer_numbers("sliding window: full_layers", self.full_layers)
 
     def share(self, sequence: int) -> float:
         """Return the scores of a sample that count, over all of them, masked ones included."""

@@ -94,9 +94,12 @@ def projections(
         rope = rotary * latent.rope_width * (attention.heads / tensor + 1)
         return costs + out + elementwise(2 * norm + rope, 3 * norm + rope, 3)
     key_value = kv_heads_of(attention, layout) * attention.head_width
-    costs = (
-        product_costs(tokens, query + 2 * key_value, hidden, 1, *sums[:4], (gathered, cast)) + out
-    )
+    gate = attention.value_width / tensor if attention.output_gate else 0.0
+    read = query + 2 * key_value + gate
+    costs = product_costs(tokens, read, hidden, 1, *sums[:4], (gathered, cast)) + out
+    if gate:
+        # Output and gate read, their product written; these and its gradient read, theirs written.
+        costs += elementwise(3 * element * tokens * gate, 5 * element * tokens * gate)
     rope = rotary * (query + key_value)
     normed = attention.head_norm or attention.wide_norm
     head_norm = 2 * element * tokens * (query + key_value) if normed else 0.0

@@ -128,11 +128,15 @@ def _layer_pass(
     tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
     experts = model.experts if model.has_experts(layer) else None
     whole = element * tokens * model.hidden
-    dense = experts is None or experts.shared > 0
+    dense = model.has_feed_forward(layer) and (experts is None or experts.shared > 0)
     together = dense and sums_once(model)
     # Bytes of what a group of ranks reads and of what it returns.
-    read = element * tokens * gathered_width(model, together=together)
-    blocks = [(read, whole, layout.tensor, False)]
+    blocks: list[tuple[float, float, int, bool]] = []
+    if model.has_attention(layer):
+        read = element * tokens * gathered_width(model, together=together)
+        blocks.append((read, whole, layout.tensor, False))
+    elif model.has_linear(layer):
+        blocks.append((whole, whole, layout.tensor, False))
     if dense and not together:
         blocks.append((whole, whole, layout.tensor, False))
     if experts is not None:
@@ -153,7 +157,7 @@ def _layer_pass(
             if when == "backward" and not kept:
                 again = Communication("allgather", "tensor", ranks, read / fewer, 1, "weight")
                 yield replace(again, exposed=exposed)
-    if layout.context > 1:
+    if layout.context > 1 and model.has_attention(layer):
         attention = model.attention
         if attention.latent is None:
             width = 2.0 * kv_heads_of(attention, layout) * attention.head_width

@@ -13,6 +13,7 @@ from parallelism.transformers.end_costs import embedding_costs, head_costs
 from parallelism.transformers.feed_forward_costs import expert_costs, feed_forward_costs
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.linear_costs import linear_core, linear_projections
 from parallelism.transformers.operands import cast_shares
 from parallelism.transformers.shares import (
     arriving_tokens,
@@ -72,28 +73,34 @@ def _layer_costs(
 ) -> PassCosts:
     length = sequence_of(model, sequence)
     tokens = tokens_of(model, layout, sequence)
-    core = attention_core(model, layout, implementation, layer=layer, sequence=length)
     element = float(model.dense_bytes)
-    rest = projections(model, layout, implementation, tokens)
+    core = rest = PassCosts()
+    if model.has_attention(layer):
+        core = attention_core(model, layout, implementation, layer=layer, sequence=length)
+        rest = projections(model, layout, implementation, tokens)
+    elif model.linear is not None and model.has_linear(layer):
+        core = linear_core(model, model.linear, layout, tokens)
+        rest = linear_projections(model, model.linear, layout, implementation, tokens)
     if model.has_experts(layer):
         assert model.experts is not None
         rest += expert_costs(model, model.experts, layout, implementation, tokens)
-    else:
+    elif model.has_feed_forward(layer):
         rest += feed_forward_costs(
             model, model.feed_forward, tokens, layout.tensor, implementation,
             casts=cast_shares(implementation, layout),
         )  # fmt: skip
     hidden = split_tokens(tokens, layout) * model.hidden * element
     masks = split_tokens(tokens, layout) * model.hidden if implementation.dropout else 0.0
-    # Norms; two sums of residuals (with dropout and its mask).
-    norms = model.layer_norms
+    # Norms; sums of residuals of each part (with dropout and its mask).
+    norms, parts = model.norms(layer), model.parts(layer)
     moved = norms * implementation.norms / implementation.elementwise
     rest += elementwise(moved * 2 * hidden, moved * 3 * hidden, norms)
-    rest += elementwise(2 * (3 * hidden + masks), 2 * (3 * hidden + masks), 2)
+    rest += elementwise(parts * (3 * hidden + masks), parts * (3 * hidden + masks), parts)
     whole = core + rest
     if layout.recompute == "full":
         again = whole.forward
-        if implementation.selective == "products" and not model.has_experts(layer):
+        fed = model.has_feed_forward(layer) and not model.has_experts(layer)
+        if implementation.selective == "products" and fed:
             again = replace(again, gemms=again.gemms[:-1])  # the output of the feed-forward part
         return whole.recomputed(again)
     if layout.recompute == "modules":
@@ -103,7 +110,7 @@ def _layer_costs(
     if layout.recompute == "selective":
         if implementation.selective == "products":
             return whole.recomputed(_second_products(model, layer, layout, rest.forward, tokens))
-        if not implementation.flash:
+        if not implementation.flash and model.has_attention(layer):
             return whole.recomputed(core.forward)
     return whole
 
@@ -115,10 +122,13 @@ def _second_products(
 
     The order is queries, keys, values, output, and of a gated feed-forward part both inputs of
     the nonlinearity before its output: keys, output and one of the inputs are done again. Of
-    latent attention, experts and parts that are not gated half of each product counts.
+    latent, gated or linear attention, experts and parts that are not gated half of each product
+    counts.
     """
     attention, element, tensor = model.attention, float(model.dense_bytes), layout.tensor
-    if attention.latent is not None or model.has_experts(layer) or not model.gated:
+    usual = model.has_attention(layer) and attention.latent is None and not attention.output_gate
+    fed = model.has_feed_forward(layer) and not model.has_experts(layer) and model.gated
+    if not (usual and fed):
         return rest.every_second_product()
     key = kv_heads_of(attention, layout) * attention.head_width
     again = product_costs(tokens, key, model.hidden, 1, element)
@@ -137,16 +147,16 @@ def _modules_again(
 ) -> Work:
     """Return what recomputation by modules does again, where ``hidden`` bytes are a norm's."""
     again, element = NOTHING, float(model.dense_bytes)
-    latent = model.attention.latent
+    latent = model.attention.latent if model.has_attention(layer) else None
     if "norms" in layout.modules:
-        moved = model.layer_norms * implementation.norms / implementation.elementwise * 2 * hidden
+        moved = model.norms(layer) * implementation.norms / implementation.elementwise * 2 * hidden
         if latent is not None:
             ranks = latent.kv_rank + latent.query_rank
             moved += 2 * split_tokens(tokens, layout) * ranks * element
-        again += Work(traffic=moved, kernels=model.layer_norms)
+        again += Work(traffic=moved, kernels=model.norms(layer))
     if "up-projections" in layout.modules and latent is not None:
         again += up_projections(model, layout, implementation, tokens).forward
-    if "activations" in layout.modules:
+    if "activations" in layout.modules and model.has_feed_forward(layer):
         inputs = 3 if model.gated else 2
         width = tokens * model.feed_forward / layout.tensor
         if model.has_experts(layer):

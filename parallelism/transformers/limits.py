@@ -1,8 +1,10 @@
 """Limits of a transformer's counts, beyond which a number is a slip."""
 
 from dataclasses import fields
+from itertools import pairwise
 
 from codesign_base import InputError
+from codesign_base.arguments import told
 
 # No model is larger; what is comes of a slip, and loops over layers would not end.
 MOST_LAYERS, MOST_WIDTH = 10_000, 2**31
@@ -40,3 +42,31 @@ def check_counts(what: str, record: object, least: dict[str, int]) -> None:
         most = MOST_GROUPS if field.name == "groups" else most
         if value > most:
             raise InputError(f"{what}: {field.name} is {value}; give at most {most}")
+
+
+def check_layer_numbers(what: str, layers: object, count: int = MOST_LAYERS) -> None:
+    """Raise an error for what is no tuple of layer numbers in ascending order.
+
+    Parameters
+    ----------
+    what : str
+        The field, for messages.
+    layers : object
+    count : int, optional
+        Layers of the model.
+
+    Raises
+    ------
+    InputError
+        If it is something else, or names layers that there are not.
+    """
+    if (
+        not isinstance(layers, tuple)
+        or any(type(layer) is not int for layer in layers)
+        or any(a >= b for a, b in pairwise((-1, *layers)))
+    ):
+        raise InputError(
+            f"{what} is {told(layers)}; give a tuple of layer numbers from 0 in ascending order"
+        )
+    if layers[-1:] >= (count,):
+        raise InputError(f"{what} names layer {layers[-1]} of {count}; give numbers below")

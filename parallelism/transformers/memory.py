@@ -10,6 +10,7 @@ import numpy.typing as npt
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.linear_attention import LinearAttention
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.shares import (
     arriving_tokens,
@@ -131,46 +132,32 @@ def _layer_activations(
     implementation: Implementation,
     sequence: int | None,
 ) -> LayerActivations:
-    length = sequence_of(model, sequence)
     tokens = tokens_of(model, layout, sequence)
     own, tensor = split_tokens(tokens, layout), layout.tensor
-    element = float(model.dense_bytes)
-    attention, hidden = model.attention, model.hidden
-    batched = layout.microbatch * attention.heads / tensor
-    rows = length / layout.context
-    if implementation.flash:
-        core = 4.0 * batched * rows
-    else:
-        kept = 2 * element + 1 if implementation.dropout else element
-        core = kept * batched * rows * length
-    masks = 2 * own * hidden if implementation.dropout else 0.0
+    element, hidden, parts = float(model.dense_bytes), model.hidden, model.parts(layer)
+    masks = parts * own * hidden if implementation.dropout else 0.0
     # Inputs of norms, of which those before parallel parts read the same one, and of attention and
     # feed-forward part, which one norm serves alike.
-    norms = model.layer_norms - (model.parallel and model.layer_norms > 1)
-    products = 0 if "norms" in layout.modules else min(model.layer_norms, 2)
+    norms = model.norms(layer) - (model.parallel and model.layer_norms > 1)
+    products = 0 if "norms" in layout.modules else min(model.norms(layer), parts)
     # An input of a product, which its weights' gradient needs again.
     cast = 1.0 if implementation.precision == "fp8" else element
     rest = (norms * element + products * cast) * own * hidden + masks
     if implementation.gathered_inputs and products:
-        gathered = (products - 1) * hidden + gathered_width(model, together=products == 1)
+        fed, read = model.has_feed_forward(layer), 0
+        if model.has_attention(layer):
+            read = gathered_width(model, together=products == 1 and fed)
+        elif model.has_linear(layer):
+            read = hidden
+        gathered = read + hidden * (fed and (products > 1 or not read))
         rest += cast * (tokens - own) * gathered
-    rest += model.layer_norms * implementation.norm_bytes * own * hidden
-    rest += element * tokens * attention.value_width / tensor
-    if cast != element:  # fused attention needs its output as it was
-        rest += cast * tokens * attention.value_width / tensor
-    if attention.latent is not None:
-        latent = attention.latent
-        narrow = latent.kv_rank + latent.query_rank
-        wide = 2 * attention.query_width + attention.heads * latent.value_width
-        if "norms" in layout.modules:
-            rest += own * element * (narrow + latent.rope_width)
-        else:
-            rest += own * ((element + cast) * narrow + element * latent.rope_width)
-        if "up-projections" not in layout.modules:
-            rest += element * tokens * wide / tensor
-    else:
-        key_value = 2 * kv_heads_of(attention, layout) * attention.head_width
-        rest += element * tokens * (attention.query_width / tensor + key_value)
+    rest += model.norms(layer) * implementation.norm_bytes * own * hidden
+    core = 0.0
+    if model.has_attention(layer):
+        core = _core_activations(model, layout, implementation, sequence)
+        rest += _attention_activations(model, layout, tokens, element, cast)
+    elif model.linear is not None and model.has_linear(layer):
+        rest += _linear_activations(model.linear, layout, tokens, element, cast)
     product = 0.0 if "activations" in layout.modules else cast
     middle = ((2 if model.gated else 1) * element + product) / tensor
     if model.has_experts(layer):
@@ -183,9 +170,70 @@ def _layer_activations(
         split = tensor / layout.expert_split
         rest += arriving * (cast * hidden + middle * split * experts.width)
         rest += tokens * middle * experts.shared * experts.shared_width
-    else:
+    elif model.has_feed_forward(layer):
         rest += tokens * middle * model.feed_forward
     return LayerActivations(input=element * own * hidden, core=core, rest=rest)
+
+
+def _core_activations(
+    model: Transformer, layout: Layout, implementation: Implementation, sequence: int | None
+) -> float:
+    """Return the bytes of scores and what is made of them; a fused kernel keeps row sums."""
+    length, element = sequence_of(model, sequence), float(model.dense_bytes)
+    batched, rows = (
+        layout.microbatch * model.attention.heads / layout.tensor,
+        length / layout.context,
+    )
+    if implementation.flash:
+        return 4.0 * batched * rows
+    kept = 2 * element + 1 if implementation.dropout else element
+    return kept * batched * rows * length
+
+
+def _attention_activations(
+    model: Transformer, layout: Layout, tokens: float, element: float, cast: float
+) -> float:
+    """Return the bytes of queries, keys, values, what they are made of, and of their output."""
+    attention, own, tensor = model.attention, split_tokens(tokens, layout), layout.tensor
+    kept = element * tokens * attention.value_width / tensor
+    if attention.output_gate:  # the gate, and the output as the product reads it
+        kept += (element + cast) * tokens * attention.value_width / tensor
+    elif cast != element:  # fused attention needs its output as it was
+        kept += cast * tokens * attention.value_width / tensor
+    if attention.latent is None:
+        key_value = 2 * kv_heads_of(attention, layout) * attention.head_width
+        return kept + element * tokens * (attention.query_width / tensor + key_value)
+    latent = attention.latent
+    narrow = latent.kv_rank + latent.query_rank
+    wide = 2 * attention.query_width + attention.heads * latent.value_width
+    if "norms" in layout.modules:
+        kept += own * element * (narrow + latent.rope_width)
+    else:
+        kept += own * ((element + cast) * narrow + element * latent.rope_width)
+    if "up-projections" not in layout.modules:
+        kept += element * tokens * wide / tensor
+    return kept
+
+
+def _linear_activations(
+    linear: LinearAttention, layout: Layout, tokens: float, element: float, cast: float
+) -> float:
+    """Return the bytes of linear attention between its projections.
+
+    Queries, keys and values before the convolution and after it; each token's products with those
+    before it in its chunk; numbers of each head in FP32; the gate, the output, and the output as
+    the last projection reads it.
+    """
+    scalars = 4.0 * (linear.keys if linear.kind == "kda" else 3 * linear.heads)
+    if linear.kind == "mamba-2":
+        # Its kernel convolves again, and multiplies within chunks again (mamba_ssm,
+        # ``mamba_split_conv1d_scan_combined``).
+        kept = element * (linear.mixed + 2 * linear.values)
+    else:
+        kept = element * (2 * linear.mixed + linear.heads * linear.chunk + 2 * linear.values)
+    kept += scalars + cast * linear.values
+    narrow = element * tokens * linear.low_ranks
+    return narrow + tokens * kept / layout.tensor
 
 
 def part_activations(

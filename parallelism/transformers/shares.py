@@ -18,10 +18,11 @@ def layer_kinds(
     """Return (an example's index, count) of the kinds of layers in a range.
 
     Dense layers come before those with experts, and of each those that meet all keys before those
-    with a sliding window. The example is the model's first layer of the kind, be it outside the
-    range. ``more`` layers of modules for multi-token prediction are added.
+    with a sliding window or linear attention. The example is the model's first layer of the kind,
+    be it outside the range. ``more`` layers of modules for multi-token prediction are added.
     """
-    if model.experts is None and model.window is None:
+    parts = model.without_feed_forward or model.without_attention
+    if model.experts is None and model.window is None and model.linear is None and not parts:
         return ((0, count + more),) if count + more else ()
     kinds = _kinds_of(model)
     met = Counter(kinds[first : first + count] + kinds[model.layers :] * more)
@@ -29,12 +30,18 @@ def layer_kinds(
 
 
 @lru_cache(maxsize=64)
-def _kinds_of(model: Transformer) -> tuple[tuple[bool, bool], ...]:
-    """Return for each layer whether it has experts, and whether a sliding window.
+def _kinds_of(model: Transformer) -> tuple[tuple[bool, ...], ...]:
+    """Return what tells the kinds of layers apart, for each layer.
 
     The last entry is that of modules for multi-token prediction.
     """
-    return tuple((model.has_experts(i), model.slides(i)) for i in range(model.layers + 1))
+    return tuple(
+        (
+            model.has_experts(i), model.slides(i), model.has_linear(i),
+            not model.has_feed_forward(i), not (model.has_attention(i) or model.has_linear(i)),
+        )
+        for i in range(model.layers + 1)
+    )  # fmt: skip
 
 
 def sequence_of(model: Transformer, sequence: int | None) -> int:
@@ -137,6 +144,14 @@ def check_layout(model: Transformer, layout: Layout) -> None:
     attention = model.attention
     tensor = layout.tensor
     widths = [("heads", attention.heads, tensor), ("feed_forward", model.feed_forward, tensor)]
+    if model.linear is not None:
+        # Of its heads those of keys are fewer.
+        widths.append(("linear attention's key_heads", model.linear.key_heads, tensor))
+        if layout.context > 1:
+            raise InputError(
+                f"layout: context is {layout.context}, but {model.name} has linear attention, "
+                "whose state no context group passes on; leave context at 1"
+            )
     if model.experts is not None:
         widths.append(("experts' width", model.experts.width, layout.expert_split))
     elif layout.expert_tensor is not None:

@@ -116,27 +116,14 @@ def layer_weights(model: Transformer, layer: int, layout: Layout) -> WeightCount
     Norms, biases of outputs, routers, projections to latent vectors and key / value heads
     beyond the tensor degree are on every tensor rank; all else is split.
     """
-    attention, hidden, tensor = model.attention, model.hidden, layout.tensor
-    dense = float(model.layer_norms * model.norm_parameters())
-    if attention.latent is not None:
-        latent = attention.latent
-        up = latent.kv_rank * attention.heads * (attention.head_width + latent.value_width)
-        dense += hidden * (latent.kv_rank + latent.rope_width) + latent.kv_rank + up / tensor
-        if latent.query_rank:
-            dense += (hidden + 1) * latent.query_rank
-            dense += latent.query_rank * attention.query_width / tensor
-        else:
-            dense += hidden * attention.query_width / tensor
-    else:
-        width = attention.query_width / tensor
-        width += 2 * kv_heads_of(attention, layout) * attention.head_width
-        dense += hidden * width + (width if attention.query_bias else 0)
-        dense += 2 * attention.head_width if attention.head_norm else 0
-        if attention.wide_norm:
-            dense += attention.query_width / tensor
-            dense += kv_heads_of(attention, layout) * attention.head_width
-        dense += attention.heads / tensor if attention.sinks else 0
-    dense += attention.value_width / tensor * hidden + (hidden if attention.output_bias else 0)
+    hidden, tensor, linear = model.hidden, layout.tensor, model.linear
+    dense = float(model.norms(layer) * model.norm_parameters())
+    if model.has_attention(layer):
+        dense += _attention_weights(model, layout)
+    elif linear is not None and model.has_linear(layer):
+        dense += linear.shared_parameters(hidden) + linear.split_parameters(hidden) / tensor
+    if not model.has_feed_forward(layer):
+        return WeightCount(dense)
     if not model.has_experts(layer):
         return WeightCount(dense + _split(model, model.feed_forward, tensor))
     experts = model.experts
@@ -145,6 +132,29 @@ def layer_weights(model: Transformer, layer: int, layout: Layout) -> WeightCount
     dense += experts.shared * _split(model, experts.shared_width, tensor)
     own = experts.count / layout.expert * _split(model, experts.width, layout.expert_split)
     return WeightCount(dense, own)
+
+
+def _attention_weights(model: Transformer, layout: Layout) -> float:
+    """Return the weights of attention on one GPU."""
+    attention, hidden, tensor = model.attention, model.hidden, layout.tensor
+    found = attention.value_width / tensor * hidden + (hidden if attention.output_bias else 0)
+    if attention.latent is not None:
+        latent = attention.latent
+        up = latent.kv_rank * attention.heads * (attention.head_width + latent.value_width)
+        found += hidden * (latent.kv_rank + latent.rope_width) + latent.kv_rank + up / tensor
+        if not latent.query_rank:
+            return found + hidden * attention.query_width / tensor
+        found += (hidden + 1) * latent.query_rank
+        return found + latent.query_rank * attention.query_width / tensor
+    width = attention.query_width / tensor
+    width += 2 * kv_heads_of(attention, layout) * attention.head_width
+    width += attention.value_width / tensor if attention.output_gate else 0
+    found += hidden * width + (width if attention.query_bias else 0)
+    found += 2 * attention.head_width if attention.head_norm else 0
+    if attention.wide_norm:
+        found += attention.query_width / tensor
+        found += kv_heads_of(attention, layout) * attention.head_width
+    return found + (attention.heads / tensor if attention.sinks else 0)
 
 
 def _split(model: Transformer, width: int, tensor: int) -> float:
