@@ -41,20 +41,16 @@ def linear_core(
     gradients in reverse (``mamba_ssm/ops/triton/ssd_combined.py``).
     """
     element = float(model.dense_bytes)
+    flops, back = core_flops_of_token(linear)
     chunk, key, value = float(linear.chunk), float(linear.key_width), float(linear.value_width)
     state = key * value
     if linear.kind == "mamba-2":
         group = linear.key_heads / linear.heads  # keys that each head has for itself
-        square = 2.0 * chunk * key * group
-        flops = square + 2.0 * chunk * value + 4.0 * state
-        back = 3.0 * square + 6.0 * chunk * value + 10.0 * state
         states, scores = _SUM * state / chunk, _SUM * chunk * group
         moved = element * (3.0 * value + 3.0 * key * group) + 3.0 * states + 2.0 * scores
         moved_back = element * (11.0 * value + 15.0 * key * group) + 6.5 * states + 6.0 * scores
         kernels = (5, 10)
     else:
-        flops = 6.0 * chunk * key + 4.0 * chunk * value + 6.0 * state + chunk**2 / 3.0
-        back = 16.0 * chunk * key + 10.0 * chunk * value + 16.0 * state + 4.0 * chunk**2
         states = element * state / chunk
         moved = element * (7.0 * key + 6.0 * value + 6.0 * chunk) + 2.0 * states
         moved_back = element * (21.0 * key + 15.0 * value + 2.0 * chunk) + 4.0 * states
@@ -76,6 +72,18 @@ def linear_core(
             kernels=kernels[1],
         ),
     )
+
+
+def core_flops_of_token(linear: LinearAttention) -> tuple[float, float]:
+    """Return the operations of one head's kernels for one token, forward and backward."""
+    chunk, key, value = float(linear.chunk), float(linear.key_width), float(linear.value_width)
+    state = key * value
+    if linear.kind == "mamba-2":
+        square = 2.0 * chunk * key * linear.key_heads / linear.heads
+        forward = square + 2.0 * chunk * value + 4.0 * state
+        return forward, 3.0 * square + 6.0 * chunk * value + 10.0 * state
+    forward = 6.0 * chunk * key + 4.0 * chunk * value + 6.0 * state + chunk**2 / 3.0
+    return forward, 16.0 * chunk * key + 10.0 * chunk * value + 16.0 * state + 4.0 * chunk**2
 
 
 def linear_projections(
@@ -112,4 +120,4 @@ def linear_projections(
     return costs + elementwise(forward * moved, backward * moved, kernels)
 
 
-__all__ = ["linear_core", "linear_projections"]
+__all__ = ["core_flops_of_token", "linear_core", "linear_projections"]

@@ -14,6 +14,7 @@ from parallelism.operators.shapes import Tensor
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention, LatentAttention
 from parallelism.transformers.experts import Experts
+from parallelism.transformers.linear_costs import core_flops_of_token
 
 # Tokens of a GPU in one iteration that the default batch stays within.
 _DEFAULT_TOKENS = 8192
@@ -157,13 +158,19 @@ def _norm(build: GraphBuilder, model: Transformer, name: str, x: Tensor) -> Tens
 
 def _layer(build: GraphBuilder, model: Transformer, layer: int, at: str, x: Tensor) -> Tensor:
     """Append one layer: attention, then (or beside it) the feed-forward part."""
-    normed = _norm(build, model, f"{at}_attention_norm", x)
-    parts = [_attention(build, model, layer, f"{at}_attention", normed)]
-    if model.layer_norms == 4:
-        parts = [_norm(build, model, f"{at}_attention_post_norm", parts[0])]
-    if not model.parallel:
-        x = add(build, f"{at}_attention_add", [x, *parts])
-        parts = []
+    parts: list[Tensor] = []
+    normed = x
+    if layer not in model.without_attention:
+        normed = _norm(build, model, f"{at}_attention_norm", x)
+        mixer = _linear_attention if model.has_linear(layer) else _attention
+        parts = [mixer(build, model, layer, f"{at}_attention", normed)]
+        if model.layer_norms == 4:
+            parts = [_norm(build, model, f"{at}_attention_post_norm", parts[0])]
+        if not model.parallel:
+            x = add(build, f"{at}_attention_add", [x, *parts])
+            parts = []
+    if not model.has_feed_forward(layer):
+        return x
     if model.layer_norms > 1:
         normed = _norm(build, model, f"{at}_feed_forward_norm", x)
     fed = (
@@ -185,6 +192,7 @@ def _attention(build: GraphBuilder, model: Transformer, layer: int, name: str, x
     inputs = [x]
     if latent is None:
         read = attention.query_width + 2 * attention.kv_heads * attention.head_width
+        read += attention.value_width if attention.output_gate else 0
         flops = 2.0 * tokens * hidden * read
         extent = attention.kv_heads
     else:
@@ -219,6 +227,36 @@ def _attention(build: GraphBuilder, model: Transformer, layer: int, name: str, x
     )  # fmt: skip
 
 
+def _linear_attention(
+    build: GraphBuilder, model: Transformer, layer: int, name: str, x: Tensor
+) -> Tensor:
+    """Append linear attention, split by heads of keys."""
+    linear, hidden, tokens = model.linear, model.hidden, model.sequence
+    assert linear is not None
+    parameters = linear.parameters(hidden)
+    inputs = [x]
+    if linear.low_ranks:
+        low = dense(build, f"{name}_low_ranks", x, linear.low_ranks, bias=False)
+        parameters -= hidden * linear.low_ranks
+        inputs.append(low)
+    gates = linear.low_ranks // 2 * (linear.keys + linear.values)
+    products = hidden * (linear.projected + linear.values) + gates
+    # The convolution is a product of each element with those before it.
+    each = 2.0 * (products + linear.convolution * linear.mixed)
+    flops = tokens * (each + linear.heads * core_flops_of_token(linear)[0])
+    # Inputs; what they are projected to, written and read again, and so after the convolution;
+    # output, its gated norm, and what is made of it.
+    width = hidden + 2 * linear.projected + 2 * linear.mixed + 4 * linear.values + hidden
+    traffic = tokens * (width + linear.low_ranks)
+    numbers = (hidden, linear.key_heads, linear.heads, linear.key_width, linear.value_width)
+    key = "_".join(["LinearAttention", linear.kind, *(str(number) for number in numbers)])
+    return build.append(
+        name, OperatorKind.ATTENTION, inputs, (tokens, hidden),
+        flops=(flops, 2 * flops), elements=(traffic, 2 * traffic), parameters=parameters,
+        splits=legal_splits((Mode.HEADS, linear.key_heads)), profile_key=key,
+    )  # fmt: skip
+
+
 def _attention_key(model: Transformer, layer: int, latent: LatentAttention | None) -> str:
     """Name what is to be timed: widths read, heads, widths of a head, and the mask."""
     attention, window = model.attention, model.window
@@ -234,7 +272,8 @@ def _attention_key(model: Transformer, layer: int, latent: LatentAttention | Non
     mask = "causal" if model.causal else "full"
     if window is not None and model.slides(layer) and window.width < model.sequence:
         mask = f"{'chunks' if window.chunked else 'window'}_{window.width}"
-    return "_".join(["GroupedAttention", *(str(number) for number in numbers), mask])
+    name = "GatedAttention" if attention.output_gate else "GroupedAttention"
+    return "_".join([name, *(str(number) for number in numbers), mask])
 
 
 def _feed_forward(
