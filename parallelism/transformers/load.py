@@ -10,7 +10,8 @@ from parallelism.reading import parse_json, read_text
 from parallelism.suggestions import suggestion
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.huggingface import is_config, read_config
-from parallelism.transformers.presets import TRANSFORMERS, get_transformer, override
+from parallelism.transformers.overrides import override
+from parallelism.transformers.presets import TRANSFORMERS, get_transformer
 
 
 def looks_like_path(text: str) -> bool:
@@ -45,8 +46,8 @@ def load_transformer(name_or_path: str | Path, **overrides: Any) -> Transformer:
         A key of `TRANSFORMERS`, a ``config.json``, or the directory that holds one.
     **overrides
         Fields of `Transformer`; ``sequence`` is checked against a configuration's learned
-        positions. Where ``layers`` is given without ``window``, fewer layers have the window that
-        the first ones had, and more of them repeat the pattern.
+        positions. Where ``layers`` is given, fewer layers are of the kinds that the first ones had,
+        and more of them repeat the pattern.
 
     Raises
     ------

@@ -1,7 +1,6 @@
 """Transformers by name, each with its source; parameter counts are the published ones."""
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -10,7 +9,8 @@ from parallelism.suggestions import suggestion
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention, LatentAttention, SlidingWindow
 from parallelism.transformers.experts import Experts
-from parallelism.transformers.limits import MOST_LAYERS
+from parallelism.transformers.overrides import override
+from parallelism.transformers.presets_hybrid import HYBRIDS
 
 _GPT2 = "Radford et al., 2019, table 2, and the released weights"
 _GPT3 = "Brown et al., Language Models are Few-Shot Learners, NeurIPS 2020, table 2.1"
@@ -257,6 +257,7 @@ _ALL = (
         "minimax-m2", 62, 3072, Attention(48, 8, 128, wide_norm=True), 1536, 200064, 4096,
         gated=True, source=_MINIMAX2, experts=Experts(256, 8, 1536, router_bias=True),
     ),
+    *HYBRIDS,
     _vit("vit-b-16", 12, 768, 12, 16),
     _vit("vit-b-32", 12, 768, 12, 32),
     _vit("vit-l-16", 24, 1024, 16, 16),
@@ -264,49 +265,6 @@ _ALL = (
 )  # fmt: skip
 
 TRANSFORMERS: Mapping[str, Transformer] = MappingProxyType({model.name: model for model in _ALL})
-
-
-def override(model: Transformer, **changes: Any) -> Transformer:
-    """Return a transformer with some of its fields replaced.
-
-    Where ``layers`` is given without ``window``, fewer layers have the window that the first ones
-    had, and more of them repeat the pattern.
-
-    Raises
-    ------
-    InputError
-        If a field does not exist, a value is out of range, or the window of more layers has no
-        pattern to repeat.
-    """
-    known = [field.name for field in fields(Transformer)]
-    for name in changes:
-        if name not in known:
-            raise InputError(
-                f"transformer {model.name!r} has no field {name!r}; {suggestion(name, known)}"
-            )
-    layers = changes.get("layers")
-    if type(layers) is int and 0 < layers <= MOST_LAYERS and "window" not in changes:
-        changes["window"] = _window_of(model, layers)
-    return replace(model, **changes)
-
-
-def _window_of(model: Transformer, layers: int) -> SlidingWindow | None:
-    """Return the window of a transformer that has another number of layers."""
-    window, known = model.window, model.layers
-    if window is None or layers == known:
-        return window
-    slides = [model.slides(layer) for layer in range(known)]
-    if layers > known:
-        # What does not come twice is no pattern, such as a few full layers before all others.
-        period = next((p for p in range(1, known // 2 + 1) if slides[p:] == slides[:-p]), None)
-        if period is None:
-            raise InputError(
-                f"transformer {model.name!r}: layers is {layers}, but which of its {known} layers "
-                "slide has no pattern that could be repeated; give window, too"
-            )
-        slides = [slides[layer % period] for layer in range(layers)]
-    full = tuple(layer for layer in range(layers) if not slides[layer])
-    return replace(window, full_layers=full) if len(full) < layers else None
 
 
 def get_transformer(name: str, /, **overrides: Any) -> Transformer:
@@ -348,6 +306,9 @@ def describe(model: Transformer) -> str:
     if model.window is not None:
         sliding = sum(model.slides(layer) for layer in range(model.layers))
         near = f", {sliding} layers meet {model.window.width} keys"
+    if model.linear is not None:
+        through = sum(model.has_linear(layer) for layer in range(model.layers))
+        near += f", {through} layers of {model.linear.kind}"
     return (
         f"{model.layers} layers of {model.hidden}, {heads}{near}{routed}, sequence {model.sequence}"
     )

@@ -18,7 +18,8 @@ from parallelism.transformers.huggingface import transformer_from_config
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.load import load_transformer
-from parallelism.transformers.presets import get_transformer, override
+from parallelism.transformers.overrides import override
+from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.shares import layer_kinds
 from parallelism.transformers.stages import stage_weights
 
