@@ -138,9 +138,9 @@ def _known_mixture(entry: RunEntry) -> Transformer:
     """Return the model of a run that does not print its experts.
 
     A preset with these layers, width and heads; or, of these widths, what a released model has,
-    with the run's own layers.
+    with the run's own layers. Hybrid models have widths that an entry cannot say.
     """
-    presets = TRANSFORMERS.values()
+    presets = [one for one in TRANSFORMERS.values() if one.linear is None]
     mixtures = [one for one in presets if one.experts and one.hidden == entry.hidden]
     for one in mixtures:
         if (one.layers, one.attention.heads) == (entry.layers, entry.heads):
