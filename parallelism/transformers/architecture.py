@@ -78,7 +78,8 @@ class Transformer:
     linear : LinearAttention, optional
         Instead of ``attention`` in all layers but its ``full_layers``; only if ``causal``.
     without_feed_forward, without_attention : tuple of int
-        Layers of one part (and half of the norms) only, in ascending order (Nemotron-H).
+        Layers of one part (and half of the norms) only, in ascending order (Nemotron-H). Modules
+        for multi-token prediction then have attention and a feed-forward part all the same.
     """
 
     name: str
@@ -180,31 +181,34 @@ class Transformer:
         if self.parallel and (self.without_feed_forward or self.without_attention):
             raise InputError(f"{where}: parallel, but some layers have one part; leave one out")
 
-    def _like(self, layer: int) -> int:
-        """Return the layer of the model that a layer is like: modules' are like the last one."""
-        return min(layer, self.layers - 1)
+    def _whole_module(self, layer: int) -> bool:
+        """Whether a layer is a module's that has both parts where the model's layers have one."""
+        return layer >= self.layers and bool(self.without_feed_forward or self.without_attention)
 
     def has_linear(self, layer: int) -> bool:
         """Whether tokens meet through a state of fixed size in a layer."""
-        layer = self._like(layer)
-        return (
-            self.linear is not None
-            and layer not in self.linear.full_layers
-            and layer not in self.without_attention
-        )
+        if self.linear is None or self._whole_module(layer):
+            return False
+        layer = min(layer, self.layers - 1)
+        return layer not in self.linear.full_layers and layer not in self.without_attention
 
     def has_attention(self, layer: int) -> bool:
         """Whether tokens meet each other's keys in a layer."""
-        return self._like(layer) not in self.without_attention and not self.has_linear(layer)
+        if self._whole_module(layer):
+            return True
+        layer = min(layer, self.layers - 1)
+        return layer not in self.without_attention and not self.has_linear(layer)
 
     def has_feed_forward(self, layer: int) -> bool:
         """Whether a layer has a feed-forward part, be it dense or of experts."""
-        return self._like(layer) not in self.without_feed_forward
+        return self._whole_module(layer) or min(layer, self.layers - 1) not in (
+            self.without_feed_forward
+        )
 
     def parts(self, layer: int) -> int:
         """Return how many parts a layer adds to its input: 2, or 1 of few models."""
-        layer = self._like(layer)
-        return 2 - (layer in self.without_feed_forward) - (layer in self.without_attention)
+        mixes = self.has_attention(layer) or self.has_linear(layer)
+        return mixes + self.has_feed_forward(layer)
 
     def norms(self, layer: int) -> int:
         """Return the norms of a layer over the hidden width."""
@@ -212,9 +216,9 @@ class Transformer:
 
     def slides(self, layer: int) -> bool:
         """Whether tokens meet only the keys near them in a layer."""
-        layer = self._like(layer)
-        window = self.window
-        return window is not None and layer not in window.full_layers and self.has_attention(layer)
+        if self.window is None or not self.has_attention(layer):
+            return False
+        return min(layer, self.layers - 1) not in self.window.full_layers
 
     def score_share(self, layer: int, sequence: int) -> float:
         """Return the scores of a layer that count, over all of them, masked ones included."""
@@ -228,8 +232,9 @@ class Transformer:
         if layer >= self.layers:
             if self.mtp_dense:
                 return False
-            layer = self.layers - 1
-        if experts is None or layer < experts.first_dense or layer in self.without_feed_forward:
+            if not self._whole_module(layer):
+                layer = self.layers - 1
+        if experts is None or layer < experts.first_dense or not self.has_feed_forward(layer):
             return False
         return (layer - experts.first_dense) % experts.every == experts.every - 1
 
