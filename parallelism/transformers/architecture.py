@@ -72,7 +72,9 @@ class Transformer:
         each projects the normed states of the last layer (or module) and the normed embeddings of
         the tokens that follow to the hidden width, and has one more layer like the last, a norm,
         and a loss by the model's output projection. They sit with the head. Wherever a layer is
-        told by its index, that of theirs is ``layers``.
+        told by its index, that of theirs is ``layers``. In models with linear attention or layers
+        of one part, that layer has both parts: ``attention``, and a feed-forward part like the last
+        one (Qwen3-Next, Nemotron 3).
     mtp_dense : bool
         Their layers are dense although the model's last one has experts (ERNIE 4.5).
     linear : LinearAttention, optional
@@ -181,34 +183,26 @@ class Transformer:
         if self.parallel and (self.without_feed_forward or self.without_attention):
             raise InputError(f"{where}: parallel, but some layers have one part; leave one out")
 
-    def _whole_module(self, layer: int) -> bool:
-        """Whether a layer is a module's that has both parts where the model's layers have one."""
-        return layer >= self.layers and bool(self.without_feed_forward or self.without_attention)
-
     def has_linear(self, layer: int) -> bool:
         """Whether tokens meet through a state of fixed size in a layer."""
-        if self.linear is None or self._whole_module(layer):
-            return False
-        layer = min(layer, self.layers - 1)
-        return layer not in self.linear.full_layers and layer not in self.without_attention
+        return (
+            self.linear is not None
+            and layer < self.layers
+            and layer not in self.linear.full_layers
+            and layer not in self.without_attention
+        )
 
     def has_attention(self, layer: int) -> bool:
         """Whether tokens meet each other's keys in a layer."""
-        if self._whole_module(layer):
-            return True
-        layer = min(layer, self.layers - 1)
         return layer not in self.without_attention and not self.has_linear(layer)
 
     def has_feed_forward(self, layer: int) -> bool:
         """Whether a layer has a feed-forward part, be it dense or of experts."""
-        return self._whole_module(layer) or min(layer, self.layers - 1) not in (
-            self.without_feed_forward
-        )
+        return layer not in self.without_feed_forward
 
     def parts(self, layer: int) -> int:
         """Return how many parts a layer adds to its input: 2, or 1 of few models."""
-        mixes = self.has_attention(layer) or self.has_linear(layer)
-        return mixes + self.has_feed_forward(layer)
+        return 2 - (layer in self.without_feed_forward) - (layer in self.without_attention)
 
     def norms(self, layer: int) -> int:
         """Return the norms of a layer over the hidden width."""
@@ -232,9 +226,9 @@ class Transformer:
         if layer >= self.layers:
             if self.mtp_dense:
                 return False
-            if not self._whole_module(layer):
-                layer = self.layers - 1
-        if experts is None or layer < experts.first_dense or not self.has_feed_forward(layer):
+            fed = (one for one in range(self.layers) if one not in self.without_feed_forward)
+            layer = max(fed, default=0)
+        if experts is None or layer < experts.first_dense or layer in self.without_feed_forward:
             return False
         return (layer - experts.first_dense) % experts.every == experts.every - 1
 

@@ -78,22 +78,6 @@ def _granite(config: ConfigFields) -> dict[str, Any]:
     return llama(config)
 
 
-def _granite_hybrid(config: ConfigFields) -> dict[str, Any]:
-    kinds = config.words("layer_types")
-    if not kinds:
-        raise config.missing("layer_types")
-    only = "only Granite 4.0 models without {} are known; plan with a model file"
-    if set(kinds) - {"attention", "full_attention"}:
-        raise config.wrong("layer_types", only.format("mamba layers"))
-    if config.count("num_local_experts", least=0):
-        raise config.wrong("num_local_experts", only.format("experts"))
-    config.count("num_experts_per_tok", default=0, least=0)
-    described = plain(config, kv_default=True, **biased(config))
-    if len(kinds) != described["layers"]:
-        raise config.wrong("layer_types", f"give a kind for each of {described['layers']} layers")
-    return described | {"feed_forward": config.count("shared_intermediate_size")}
-
-
 def _internlm2(config: ConfigFields) -> dict[str, Any]:
     bias = config.flag("bias", True)
     return plain(config, kv_default=True, query_bias=bias, output_bias=bias)
@@ -321,7 +305,6 @@ DENSE_FAMILIES: Mapping[str, Callable[[ConfigFields], dict[str, Any]]] = Mapping
         "glm": _glm,
         "glm4": _glm4,
         "granite": _granite,
-        "granitemoehybrid": _granite_hybrid,
         "hunyuan_v1_dense": _hunyuan,
         "internlm2": _internlm2,
         "mimo": _mimo,

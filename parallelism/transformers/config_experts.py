@@ -137,17 +137,22 @@ def _qwen2_moe(config: ConfigFields) -> dict[str, Any]:
     described = plain(config, query_bias=config.flag("qkv_bias", True))
     if config.flag("use_sliding_window", False) and not config.words("layer_types"):
         raise config.wrong("use_sliding_window", "give layer_types, or false")
-    experts = Experts(
+    experts = qwen_experts(config, described["layers"])
+    window = late_window(config, described["layers"], 28)
+    return described | {"experts": experts, "window": window}
+
+
+def qwen_experts(config: ConfigFields, layers: int) -> Experts:
+    """Return experts beside a shared one that has a gate."""
+    return Experts(
         config.count("num_experts"),
         config.count("num_experts_per_tok"),
         config.count("moe_intermediate_size"),
         shared=1,
         shared_width=config.count("shared_expert_intermediate_size"),
         shared_gate=True,
-        **_sparse_layers(config, described["layers"]),
+        **_sparse_layers(config, layers),
     )
-    window = late_window(config, described["layers"], 28)
-    return described | {"experts": experts, "window": window}
 
 
 def _qwen3_moe(config: ConfigFields) -> dict[str, Any]:
@@ -163,7 +168,8 @@ def _qwen3_moe(config: ConfigFields) -> dict[str, Any]:
     return described | {"experts": experts, "window": window}
 
 
-def _deepseek(config: ConfigFields) -> dict[str, Any]:
+def latent_layers(config: ConfigFields) -> dict[str, Any]:
+    """Return layers of latent attention, with the dense feed-forward part of the first ones."""
     body = body_of(config)
     config.expect("attention_bias", False, because="only latent attention without biases is known")
     config.expect("moe_layer_freq", 1, because="only experts in every layer after the dense ones")
@@ -183,13 +189,17 @@ def _deepseek(config: ConfigFields) -> dict[str, Any]:
         ),
         "gated": True,
         "tied": config.flag("tie_word_embeddings", False),
-        "experts": _with_shared(config, 0, config.kind != "deepseek_v2"),
     }
+
+
+def _deepseek(config: ConfigFields) -> dict[str, Any]:
+    experts = with_shared(config, 0, config.kind != "deepseek_v2")
+    return latent_layers(config) | {"experts": experts}
 
 
 def _glm4_moe_lite(config: ConfigFields) -> dict[str, Any]:
     config.assume(n_shared_experts=1, first_k_dense_replace=1)
-    return _dense_first(config, _deepseek(config))
+    return dense_first(config, _deepseek(config))
 
 
 def _bailing(config: ConfigFields) -> dict[str, Any]:
@@ -198,7 +208,7 @@ def _bailing(config: ConfigFields) -> dict[str, Any]:
         config, query_bias=config.flag("use_qkv_bias", False),
         head_norm=config.flag("use_qk_norm", True),
     )  # fmt: skip
-    experts = _with_shared(config, 0, config.flag("moe_router_enable_expert_bias", True))
+    experts = with_shared(config, 0, config.flag("moe_router_enable_expert_bias", True))
     if experts.shared:
         width = config.count("moe_shared_expert_intermediate_size", default=experts.width)
         experts = replace(experts, shared_width=width)
@@ -210,10 +220,10 @@ def _glm4_moe(config: ConfigFields) -> dict[str, Any]:
         config, query_bias=config.flag("attention_bias", False),
         head_norm=config.flag("use_qk_norm", False),
     )  # fmt: skip
-    return described | {"experts": _with_shared(config, 1, True)}
+    return described | {"experts": with_shared(config, 1, True)}
 
 
-def _with_shared(config: ConfigFields, usual: int, router_bias: bool) -> Experts:
+def with_shared(config: ConfigFields, usual: int, router_bias: bool) -> Experts:
     """Return experts beside shared ones; ``usual`` is how many are shared, and layers dense."""
     shared = config.count("n_shared_experts", "num_shared_experts", default=usual, least=0)
     width = config.count("moe_intermediate_size")
@@ -230,7 +240,7 @@ def _with_shared(config: ConfigFields, usual: int, router_bias: bool) -> Experts
     )
 
 
-def _dense_first(config: ConfigFields, described: dict[str, Any]) -> dict[str, Any]:
+def dense_first(config: ConfigFields, described: dict[str, Any]) -> dict[str, Any]:
     """Count the dense layers before those with experts where ``mlp_layer_types`` lists them."""
     kinds = config.words("mlp_layer_types")
     dense = kinds.count("dense")
@@ -246,19 +256,19 @@ def _solar_open(config: ConfigFields) -> dict[str, Any]:
         # No layer is dense; the width of one is of no consequence.
         config.assume(intermediate_size=config.count("moe_intermediate_size"))
     described = plain(config, head_dim=128, query_bias=config.flag("attention_bias", False))
-    return described | {"experts": _with_shared(config, 0, True)}
+    return described | {"experts": with_shared(config, 0, True)}
 
 
 def _dots1(config: ConfigFields) -> dict[str, Any]:
     described = plain(config, head_norm=True, kv_default=True, **biased(config))
     window = late_window(config, described["layers"], 62, asked=False)
-    return described | {"experts": _with_shared(config, 0, True), "window": window}
+    return described | {"experts": with_shared(config, 0, True), "window": window}
 
 
 def _exaone_moe(config: ConfigFields) -> dict[str, Any]:
     described = windowed(config, head_norm=True, width=4096, every=4)
-    described |= {"experts": _with_shared(config, 1, True), "mtp_dense": True}
-    return _dense_first(config, described)
+    described |= {"experts": with_shared(config, 1, True), "mtp_dense": True}
+    return dense_first(config, described)
 
 
 def _ernie_moe(config: ConfigFields) -> dict[str, Any]:

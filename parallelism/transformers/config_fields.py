@@ -40,6 +40,10 @@ class ConfigFields:
         """Take what a family's class does where the file does not have a field at all."""
         self.data = usual | self.data
 
+    def ignore(self, *names: str) -> None:
+        """Take fields that are of no consequence beside others."""
+        self._taken.update(names)
+
     def inside(self, name: str) -> "ConfigFields":
         """Return the fields of an object within the configuration."""
         _, value = self._find([name])
@@ -107,6 +111,15 @@ class ConfigFields:
             return []
         if not isinstance(value, list) or any(type(entry) is not int for entry in value):
             raise self.wrong(name, "give a list of layer numbers")
+        return value
+
+    def text(self, name: str) -> str:
+        """Return a text, empty where it is not given."""
+        _, value = self._find([name])
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise self.wrong(name, "give a text")
         return value
 
     def words(self, name: str) -> list[str]:

@@ -18,25 +18,28 @@ from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.config_dense import DENSE_FAMILIES
 from parallelism.transformers.config_experts import EXPERT_FAMILIES
 from parallelism.transformers.config_fields import ConfigFields
+from parallelism.transformers.config_hybrid import HYBRID_FAMILIES
 from parallelism.transformers.config_parts import modules_of
 
 # The sequence of a job that names none, if the model allows as many.
 DEFAULT_SEQUENCE = 4096
-_FAMILIES = {**DENSE_FAMILIES, **EXPERT_FAMILIES}
+_FAMILIES = {**DENSE_FAMILIES, **EXPERT_FAMILIES, **HYBRID_FAMILIES}
 
 # What changes the architecture where a family has it, and values with which it does not.
 _ARCHITECTURAL: Mapping[str, tuple[object, ...]] = {
     **dict.fromkeys((
-        "add_cross_attention", "attention_bias", "attention_chunk_size", "attn_output_gate", "bias",
-        "block_configs", "head_dim", "hybrid_override_pattern", "index_topk", "is_encoder_decoder",
-        "kv_lora_rank", "linear_attn_config", "lm_head_bias", "mlp_bias", "mlp_layer_types",
-        "moe_intermediate_size", "mtp_num_hidden_layers", "n_routed_experts", "n_shared_experts",
+        "add_cross_attention", "attention_bias", "attention_chunk_size", "attn_layer_indices",
+        "attn_output_gate", "attn_res_block_size", "bias", "block_configs",
+        "full_attention_interval", "head_dim", "hybrid_override_pattern", "index_topk",
+        "is_encoder_decoder", "kv_lora_rank", "linear_attn_config", "lm_head_bias",
+        "mla_use_output_gate", "mlp_bias", "mlp_layer_types", "moe_intermediate_size",
+        "moe_latent_size", "mtp_num_hidden_layers", "n_routed_experts", "n_shared_experts",
         "num_experts", "num_experts_per_tok", "num_key_value_heads", "num_kv_heads",
         "num_kv_shared_layers", "num_local_experts", "num_mtp_layers", "num_mtp_modules",
-        "pruned_heads", "q_lora_rank", "qk_layernorm", "qkv_bias",
+        "pruned_heads", "q_lora_rank", "qk_layernorm", "qkv_bias", "routed_expert_hidden_size",
         "shared_expert_intermediate_size", "shared_intermediate_size", "sliding_window",
-        "text_config", "type_vocab_size", "use_bias", "use_cla", "use_qk_norm",
-        "use_qkv_bias", "vision_config", "word_embed_proj_dim",
+        "text_config", "type_vocab_size", "use_bias", "use_cla", "use_qk_norm", "use_qkv_bias",
+        "vision_config", "word_embed_proj_dim",
     ), ()),
     "attn_type_list": (1,),
     "layer_types": ("full_attention",),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from counted_configs import COUNTED, KINDS, SIZES
+from hybrid_configs import PUBLISHED_HYBRIDS
 from published_configs import PUBLISHED, llama_like, parse
 
 from codesign_base import InputError
@@ -151,7 +152,9 @@ PRINTED = {
 }  # fmt: skip
 
 
-KNOWN = (*RELEASED.values(), *PRINTED.values(), *PUBLISHED.values())
+KNOWN = (
+    *RELEASED.values(), *PRINTED.values(), *PUBLISHED.values(), *PUBLISHED_HYBRIDS.values()
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PRINTED)

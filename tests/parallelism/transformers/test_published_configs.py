@@ -38,10 +38,9 @@ def test_the_files_of_gemma_3_hold_what_the_preset_does() -> None:
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
-        ("Granite-4.0-micro", {"layer_types": ["mamba"] * 40}, "without mamba layers"),
-        ("Granite-4.0-micro", {"layer_types": ["attention"] * 3}, "a kind for each of 40 layers"),
-        ("Granite-4.0-micro", {"layer_types": None}, "'layer_types' is missing"),
-        ("Granite-4.0-micro", {"num_local_experts": 8}, "without experts"),
+        ("Granite-4.0-micro", {"layer_types": ["mamba2"] * 40}, "only full_attention and linear_"),
+        ("Granite-4.0-micro", {"layer_types": ["attention"] * 3}, "names 3 of 40 layers; give a"),
+        ("Granite-4.0-micro", {"num_local_experts": 8}, "per_token"),
         ("Hunyuan-A13B", {"moe_topk": [8, 1]}, "only layers that are alike"),
         ("Hunyuan-A13B", {"moe_topk": ["8"]}, "whole number of at least 1"),
         ("Hunyuan-A13B", {"num_shared_expert": 2}, "'num_shared_expert' is 2; only 1"),

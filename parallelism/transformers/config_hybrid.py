@@ -1,0 +1,297 @@
+"""Hugging Face's families whose layers attend in two ways: to all keys, or through a state."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from codesign_base import InputError
+from parallelism.transformers.config_experts import (
+    dense_first,
+    latent_layers,
+    qwen_experts,
+    with_shared,
+)
+from parallelism.transformers.config_fields import ConfigFields
+from parallelism.transformers.config_parts import (
+    biased,
+    grouped,
+    layers_of,
+    llama,
+    modules_of,
+    plain,
+)
+from parallelism.transformers.experts import Experts
+from parallelism.transformers.limits import MOST_LAYERS
+from parallelism.transformers.linear_attention import LinearAttention
+
+_FULL, _LINEAR = "full_attention", "linear_attention"
+_OLD_NAMES = {"attention": _FULL, "mamba": _LINEAR}
+# What a block of Nemotron-H is by its letter in the pattern.
+_BLOCKS = {"M": _LINEAR, "*": _FULL, "-": "mlp", "E": "moe"}
+
+
+def _full_layers(config: ConfigFields, layers: int, *names: str) -> tuple[int, ...] | None:
+    """Return the layers that meet all keys by a list of kinds; None where it is not given.
+
+    Parameters
+    ----------
+    config : ConfigFields
+    layers : int
+    *names : str
+        Spellings of the list besides ``layer_types``.
+    """
+    for name in ("layer_types", *names):
+        kinds = [_OLD_NAMES.get(kind, kind) for kind in config.words(name)]
+        if not kinds:
+            continue
+        if set(kinds) - {_FULL, _LINEAR}:
+            raise config.wrong(
+                name, f"only {_FULL} and {_LINEAR} are known; plan with a model file"
+            )
+        _check_length(config, name, len(kinds), layers)
+        return tuple(layer for layer, kind in enumerate(kinds) if kind == _FULL)
+    return None
+
+
+def _check_length(config: ConfigFields, name: str, found: int, layers: int) -> None:
+    if found != layers:
+        raise config.wrong(name, f"it names {found} of {layers} layers; give a kind for each")
+
+
+def _but_for(
+    linear: LinearAttention, full: tuple[int, ...], layers: int
+) -> dict[str, LinearAttention | None]:
+    """Return the linear attention of a model but for its full layers, or none where all are."""
+    return {"linear": replace(linear, full_layers=full) if len(full) < layers else None}
+
+
+def _gated_deltanet(config: ConfigFields) -> dict[str, Any]:
+    """Read Gated DeltaNet and, in every fourth layer, attention with a gated output (Qwen)."""
+    described = plain(config, head_dim=256, head_norm=True, output_gate=True, **biased(config))
+    config.expect("attn_output_gate", True, because="only Qwen with gated attention; give true")
+    config.expect(
+        "mtp_use_dedicated_embeddings", False,
+        because="only modules that share the model's embedding are known; give false",
+    )  # fmt: skip
+    config.expect(
+        "mtp_num_hidden_layers", 0, 1, because="only a module of one layer is known; give 1"
+    )
+    layers = described["layers"]
+    every = config.count("full_attention_interval", default=4)
+    full = _full_layers(config, layers)
+    full = tuple(range(every - 1, layers, every)) if full is None else full
+    linear = LinearAttention(
+        "gated-deltanet",
+        config.count("linear_num_key_heads", default=16),
+        config.count("linear_num_value_heads", default=32),
+        config.count("linear_key_head_dim", default=128),
+        config.count("linear_value_head_dim", default=128),
+        config.count("linear_conv_kernel_dim", default=4),
+    )
+    modules = modules_of(config, "mtp_num_hidden_layers")
+    return described | {"mtp_layers": modules} | _but_for(linear, full, layers)
+
+
+def _qwen3_next(config: ConfigFields) -> dict[str, Any]:
+    described = _gated_deltanet(config)
+    if not config.count("num_experts", least=0):
+        config.ignore(
+            "moe_intermediate_size", "num_experts_per_tok", "shared_expert_intermediate_size"
+        )
+        return described
+    return described | {"experts": qwen_experts(config, described["layers"])}
+
+
+def _qwen3_5_moe(config: ConfigFields) -> dict[str, Any]:
+    # No layer is dense; the width of one is of no consequence.
+    config.assume(intermediate_size=config.count("moe_intermediate_size"))
+    described = _gated_deltanet(config)
+    return described | {"experts": qwen_experts(config, described["layers"])}
+
+
+def _kimi_linear(config: ConfigFields) -> dict[str, Any]:
+    config.assume(
+        n_group=config.data.get("num_expert_group"),
+        num_experts_per_tok=config.data.get("num_experts_per_token"),
+        max_position_embeddings=config.data.get("model_max_length"),
+    )  # fmt: skip
+    described = latent_layers(config) | {"experts": with_shared(config, 1, True)}
+    layers, kda = described["layers"], ConfigFields({}, config.where, config.kind)
+    if config.data.get("linear_attn_config") is not None:
+        kda = config.inside("linear_attn_config")
+        kda.expect("use_full_rank_gate", False, because="only gates of low rank are known")
+    heads = kda.count("num_heads", default=config.count("linear_num_heads", default=32))
+    width = kda.count("head_dim", default=config.count("linear_head_dim", default=128))
+    taps = kda.count(
+        "short_conv_kernel_size", default=config.count("linear_conv_kernel_dim", default=4)
+    )
+    full = _full_layers(config, layers)
+    if full is None:
+        full = _kimi_layers(kda, layers)
+    linear = LinearAttention("kda", heads, heads, width, width, taps)
+    return dense_first(config, described) | _but_for(linear, full, layers)
+
+
+def _kimi_layers(kda: ConfigFields, layers: int) -> tuple[int, ...]:
+    """Return the full layers of two lists that count from 1, or each fourth after the first."""
+    full, linear = kda.indices("full_attn_layers"), kda.indices("kda_layers")
+    if not full and not linear:
+        return tuple(range(4, layers, 4))
+    if sorted(full + linear) != list(range(1, layers + 1)):
+        raise kda.wrong(
+            "full_attn_layers",
+            f"give it and kda_layers so that each of the layers 1 to {layers} is in one of them",
+        )
+    return tuple(layer - 1 for layer in sorted(full))
+
+
+def _mamba(config: ConfigFields, hidden: int) -> LinearAttention:
+    """Read Mamba-2 as Granite and Bamba spell it."""
+    config.expect(
+        "mamba_proj_bias", False, because="only mamba layers without biases of projections; "
+        "give false",
+    )  # fmt: skip
+    heads = config.count("mamba_n_heads", default=128)
+    whole = config.count("mamba_expand", default=2) * hidden
+    given = None if config.data.get("mamba_d_head") == "auto" else "mamba_d_head"
+    width = config.count(given, default=max(whole // heads, 1)) if given else whole // heads
+    if heads * width != whole:
+        raise config.wrong(
+            "mamba_n_heads", f"heads of {width} are not mamba_expand * hidden_size = {whole} "
+            "together; give mamba_n_heads and mamba_d_head whose product it is",
+        )  # fmt: skip
+    return LinearAttention(
+        "mamba-2",
+        config.count("mamba_n_groups", default=1),
+        heads,
+        config.count("mamba_d_state", default=256),
+        width,
+        config.count("mamba_d_conv", default=4),
+        convolution_bias=config.flag("mamba_conv_bias", True),
+        chunk=config.count("mamba_chunk_size", default=256),
+    )
+
+
+def _granite_hybrid(config: ConfigFields) -> dict[str, Any]:
+    described = plain(config, kv_default=True, **biased(config))
+    layers, shared = described["layers"], config.count("shared_intermediate_size")
+    full = _full_layers(config, layers, "layers_block_type")
+    described |= _but_for(_mamba(config, described["hidden"]), full or (), layers)
+    experts = config.count("num_local_experts", least=0)
+    each = config.count("num_experts_per_tok", default=2, least=0)
+    if not experts:
+        return described | {"feed_forward": shared}
+    width = described["feed_forward"]
+    return described | {"experts": Experts(experts, each, width, shared=1, shared_width=shared)}
+
+
+def _bamba(config: ConfigFields) -> dict[str, Any]:
+    config.assume(num_key_value_heads=8)
+    described = llama(config)
+    layers = described["layers"]
+    full = tuple(sorted(set(config.indices("attn_layer_indices")) & set(range(layers))))
+    return described | _but_for(_mamba(config, described["hidden"]), full, layers)
+
+
+def _blocks(config: ConfigFields, *lists: str, pattern: str) -> tuple[str, list[str]]:
+    """Return the kinds of blocks of Nemotron-H, from a list or a pattern, and the field's name."""
+    found: dict[str, list[str]] = {}
+    for name in lists:
+        found[name] = [_OLD_NAMES.get(kind, kind) for kind in config.words(name)]
+        if set(found[name]) - set(_BLOCKS.values()):
+            raise config.wrong(name, f"only {', '.join(_BLOCKS.values())} are known")
+    letters = config.text(pattern)
+    if set(letters) - set(_BLOCKS):
+        raise config.wrong(pattern, f"only the letters {' '.join(_BLOCKS)} are known")
+    found[pattern] = [_BLOCKS[letter] for letter in letters]
+    given = [name for name, kinds in found.items() if kinds]
+    for name in given[1:]:
+        if found[name] != found[given[0]]:
+            raise config.wrong(name, f"{given[0]} has other blocks; leave one of them out")
+    return (given[0], found[given[0]]) if given else (pattern, [])
+
+
+def _nemotron_h(config: ConfigFields) -> dict[str, Any]:
+    if config.data.get("num_hidden_layers") is not None:
+        layers_of(config)
+    pattern = "hybrid_override_pattern"
+    name, blocks = _blocks(config, "layers_block_type", "layer_types", pattern=pattern)
+    if not blocks:
+        raise config.missing(pattern)
+    layers = config.count("num_hidden_layers", default=len(blocks))
+    _check_length(config, name, len(blocks), layers)
+    if layers > MOST_LAYERS:
+        raise config.wrong(name, f"it names {layers} layers; give at most {MOST_LAYERS}")
+    for bias in ("attention_bias", "mamba_proj_bias", "mlp_bias", "use_bias"):
+        config.expect(bias, False, because="only Nemotron-H without biases; give false")
+    hidden = config.count("hidden_size")
+    config.assume(head_dim=config.data.get("attention_head_dim"))
+    linear = LinearAttention(
+        "mamba-2",
+        config.count("n_groups", "mamba_n_groups", default=8),
+        config.count("mamba_num_heads", default=128),
+        config.count("ssm_state_size", default=128),
+        config.count("mamba_head_dim", default=64),
+        config.count("conv_kernel", "mamba_d_conv", default=4),
+        convolution_bias=config.flag("use_conv_bias", config.flag("mamba_conv_bias", True)),
+        chunk=config.count("chunk_size", "mamba_chunk_size", default=128),
+    )
+
+    def of(*kinds: str) -> tuple[int, ...]:
+        return tuple(layer for layer, kind in enumerate(blocks) if kind in kinds)
+
+    experts = _nemotron_experts(config, blocks)
+    return {
+        "layers": layers,
+        "hidden": hidden,
+        "attention": grouped(config, hidden, head_dim=128, kv_default=True),
+        # Without dense blocks the width of one is of no consequence.
+        "feed_forward": experts.width if experts else config.count("intermediate_size"),
+        "vocabulary": config.count("vocab_size"),
+        "tied": config.flag("tie_word_embeddings", False),
+        "experts": experts,
+        "linear": replace(linear, full_layers=of(_FULL)) if _LINEAR in blocks else None,
+        "without_feed_forward": of(_LINEAR, _FULL),
+        "without_attention": of("mlp", "moe"),
+    }
+
+
+def _nemotron_experts(config: ConfigFields, blocks: list[str]) -> Experts | None:
+    """Return the experts of Nemotron-H, if there are blocks of them."""
+    if "moe" not in blocks:
+        config.ignore(
+            "n_routed_experts", "n_shared_experts", "moe_intermediate_size", "num_experts_per_tok",
+            "moe_latent_size",
+        )  # fmt: skip
+        return None
+    if "mlp" in blocks:
+        raise InputError(
+            f"{config.where}: some blocks are dense and some have experts; only Nemotron-H with "
+            "blocks of one of them is known; plan with a model file"
+        )
+    config.expect("n_shared_experts", 1, because="only one shared expert is known; give 1")
+    return Experts(
+        config.count("n_routed_experts", "num_local_experts"),
+        config.count("num_experts_per_tok"),
+        config.count("moe_intermediate_size"),
+        shared=1,
+        shared_width=config.count("moe_shared_expert_intermediate_size"),
+        router_bias=True,
+        groups=config.count("n_group", default=1),
+        groups_per_token=config.count("topk_group", default=1),
+    )
+
+
+HYBRID_FAMILIES: Mapping[str, Callable[[ConfigFields], dict[str, Any]]] = MappingProxyType(
+    {
+        "qwen3_next": _qwen3_next,
+        "qwen3_5_text": _gated_deltanet,
+        "qwen3_5_moe_text": _qwen3_5_moe,
+        "kimi_linear": _kimi_linear,
+        "granitemoehybrid": _granite_hybrid,
+        "bamba": _bamba,
+        "nemotron_h": _nemotron_h,
+    }
+)
+"""Readers by ``model_type``."""

@@ -1,0 +1,137 @@
+"""config.json of hybrid models: parameters, kinds of layers, and what is refused."""
+
+from dataclasses import replace
+from typing import Any
+
+import hybrid_configs
+import pytest
+from counted_configs import COUNTED_HYBRIDS
+from hybrid_configs import PUBLISHED_HYBRIDS
+from published_configs import llama_like, parse
+
+from codesign_base import InputError
+from parallelism.transformers.architecture import Transformer
+
+
+def kinds_of(model: Transformer) -> str:
+    """Return a letter for each layer's mixer, and one for its feed-forward part."""
+    layers = range(model.layers)
+    mixers = ("f" if model.has_attention(i) else ".l"[model.has_linear(i)] for i in layers)
+    fed = ("e" if model.has_experts(i) else ".d"[model.has_feed_forward(i)] for i in layers)
+    return f"{''.join(mixers)}|{''.join(fed)}"
+
+
+@pytest.mark.parametrize(("data", "parameters", "layers"), COUNTED_HYBRIDS)
+def test_parameters_and_layers_are_those_of_the_librarys_classes(
+    data: dict[str, Any], parameters: int, layers: str
+) -> None:
+    model = parse(data)
+    assert model.parameters == parameters
+    assert kinds_of(model) == layers
+
+
+@pytest.mark.parametrize("name", PUBLISHED_HYBRIDS)
+def test_parameters_are_those_of_the_published_hybrid(name: str) -> None:
+    data, count, active = PUBLISHED_HYBRIDS[name]
+    model = replace(parse(data), mtp_layers=0)
+    assert model.parameters == count
+    assert model.active_parameters / 1e9 == pytest.approx(active or count / 1e9, abs=0.005)
+
+
+def test_every_fourth_layer_of_qwen_meets_all_keys() -> None:
+    model = parse(hybrid_configs.QWEN3_NEXT)
+    assert kinds_of(model) == "lllf" * 12 + "|" + "e" * 48
+    data = {k: v for k, v in hybrid_configs.QWEN3_NEXT.items() if k != "layer_types"}
+    assert parse(data) == model
+    assert kinds_of(parse(data | {"full_attention_interval": 3})).startswith("llfllf")
+
+
+def test_the_module_of_qwen_has_attention_to_all_keys_and_experts() -> None:
+    """Its weights: two norms and a projection of both inputs, a layer, and a norm."""
+    model = parse(hybrid_configs.QWEN35_35B)
+    assert model.mtp_layers == 1
+    layer = model.layer_parameters(39)
+    assert model.has_attention(39)
+    more = model.parameters - replace(model, mtp_layers=0).parameters
+    assert more == layer + 3 * 2048 + 2 * 2048**2
+    # Whatever the last layer of the model is.
+    kinds = ["full_attention"] + ["linear_attention"] * 39
+    other = parse(hybrid_configs.QWEN35_35B | {"layer_types": kinds})
+    assert more == other.parameters - replace(other, mtp_layers=0).parameters
+
+
+def test_blocks_of_nemotron_are_layers_of_one_part() -> None:
+    model = parse(hybrid_configs.NEMOTRON_NANO)
+    pattern = str(hybrid_configs.NEMOTRON_NANO["hybrid_override_pattern"])
+    letters = {"M": "l.", "*": "f.", "E": ".e"}
+    parts = kinds_of(model).split("|")
+    assert list(zip(*parts, strict=True)) == [tuple(letters[letter]) for letter in pattern]
+    assert all(model.parts(layer) == model.norms(layer) == 1 for layer in range(52))
+    names = {"M": "mamba", "*": "attention", "E": "moe"}
+    data = {k: v for k, v in hybrid_configs.NEMOTRON_NANO.items() if "pattern" not in k}
+    assert parse(data | {"layers_block_type": [names[letter] for letter in pattern]}) == model
+    assert model.linear is not None
+    assert (model.linear.chunk, model.linear.full_layers) == (128, (5, 12, 19, 26, 33, 42))
+
+
+def test_kimi_counts_layers_from_one() -> None:
+    model = parse(hybrid_configs.KIMI)
+    assert kinds_of(model) == "lllf" * 6 + "llf|d" + "e" * 26
+    # Without a list the classes of the library take each fourth layer after the first.
+    short = {k: v for k, v in hybrid_configs.KIMI.items() if k != "linear_attn_config"}
+    assert kinds_of(parse(short)).startswith("llllflllf")
+
+
+def test_layers_of_one_kind_need_no_linear_attention() -> None:
+    data = hybrid_configs.QWEN35_27B | {"layer_types": ["full_attention"] * 64}
+    assert parse(data).linear is None
+    assert kinds_of(parse(hybrid_configs.GRANITE_TINY | {"layer_types": None}))[0:3] == "lll"
+
+
+NANO, KIMI = hybrid_configs.NEMOTRON_NANO, hybrid_configs.KIMI
+
+
+@pytest.mark.parametrize(
+    ("data", "change", "words"),
+    [
+        (NANO, {"hybrid_override_pattern": None}, "'hybrid_override_pattern' is missing"),
+        (NANO, {"hybrid_override_pattern": "MX"}, "only the letters M * - E are known"),
+        (NANO, {"hybrid_override_pattern": 3}, "give a text"),
+        (NANO, {"hybrid_override_pattern": "M*E"}, "it names 3 of 52 layers"),
+        (NANO, {"layers_block_type": ["mamba"] * 52}, "has other blocks; leave one of them out"),
+        (NANO, {"layers_block_type": ["lstm"]}, "only linear_attention, full_attention, mlp, moe"),
+        (NANO, {"hybrid_override_pattern": "M-E", "num_hidden_layers": 3}, "some have experts"),
+        (NANO, {"hybrid_override_pattern": "M" * 10_001, "num_hidden_layers": None}, "at most"),
+        (NANO, {"n_shared_experts": 2}, "'n_shared_experts' is 2; only one shared expert"),
+        (NANO, {"use_bias": True}, "'use_bias' is True; only Nemotron-H without biases"),
+        (NANO, {"mamba_proj_bias": True}, "'mamba_proj_bias' is True"),
+        (NANO, {"sliding_window": 512}, "'sliding_window' is 512"),
+        (NANO, {"block_configs": [{}]}, "'block_configs' is [{}]"),
+        (KIMI, {"mla_use_output_gate": True}, "kimi_linear models are not known with it"),
+        (KIMI, {"attn_res_block_size": 12}, "kimi_linear models are not known with it"),
+        (KIMI, {"routed_expert_hidden_size": 512}, "kimi_linear models are not known with it"),
+        (KIMI, {"attention_bias": True}, "only latent attention without biases"),
+        (KIMI, {"linear_attn_config": {"use_full_rank_gate": True}}, "only gates of low rank"),
+        (KIMI, {"linear_attn_config": {"full_attn_layers": [1], "kda_layers": [1]}},
+         "field 'full_attn_layers' is [1]; give it and kda_layers so that each of the layers 1"),
+        (KIMI, {"linear_attn_config": 4}, "give an object"),
+        (hybrid_configs.QWEN35_27B, {"attn_output_gate": False}, "only Qwen with gated attention"),
+        (hybrid_configs.QWEN35_27B, {"mtp_num_hidden_layers": 2}, "only a module of one layer"),
+        (hybrid_configs.QWEN35_27B, {"mtp_use_dedicated_embeddings": True}, "share the model's"),
+        (hybrid_configs.QWEN35_27B, {"layer_types": ["linear_attention"]}, "names 1 of 64 layers"),
+        (hybrid_configs.QWEN35_27B, {"linear_num_key_heads": 7}, "key_heads is 7 beside 48 heads"),
+        (hybrid_configs.QWEN3_NEXT, {"mlp_only_layers": [7]}, "only the first layers may be dense"),
+        (hybrid_configs.GRANITE_TINY, {"mamba_d_head": 32}, "heads of 32 are not mamba_expand *"),
+        (hybrid_configs.GRANITE_TINY, {"mamba_proj_bias": True}, "without biases of projections"),
+        (hybrid_configs.GRANITE_TINY, {"layer_types": ["moe"] * 40}, "only full_attention and lin"),
+        (hybrid_configs.BAMBA, {"attn_layer_indices": "9"}, "give a list of layer numbers"),
+        (llama_like("falcon_h1", 2, 64, 4, 2, 96, 99), {}, "a family that is not known"),
+    ],
+)  # fmt: skip
+def test_hybrids_refuse_what_they_do_not_model(
+    data: dict[str, Any], change: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        parse(data | change)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
