@@ -236,11 +236,15 @@ class Transformer:
         """Return the parameters of one norm over the hidden width."""
         return self.hidden * (2 if self.norm == "layernorm" else 1)
 
-    def dense_parameters(self, width: int) -> int:
-        """Return the parameters of one feed-forward part (or expert) of a width."""
+    def dense_parameters(self, width: int, read: int = 0) -> int:
+        """Return the parameters of one feed-forward part (or expert) of a width.
+
+        It reads and returns ``read`` elements of a token, or the hidden width.
+        """
+        read = read or self.hidden
         matrices = 3 if self.gated else 2
-        biases = ((2 if self.gated else 1) * width + self.hidden) if self.bias else 0
-        return matrices * self.hidden * width + biases
+        biases = ((2 if self.gated else 1) * width + read) if self.bias else 0
+        return matrices * read * width + biases
 
     def router_parameters(self) -> int:
         """Return the parameters of one layer's router (and shared experts' gate)."""
@@ -249,6 +253,10 @@ class Transformer:
         experts = self.experts
         bias = experts.count if experts.router_bias else 0
         return self.hidden * (experts.count + experts.shared_gate) + bias
+
+    def latent_parameters(self) -> int:
+        """Return the parameters of the projections to and from the width that experts read."""
+        return 2 * self.hidden * self.experts.latent_width if self.experts else 0
 
     def layer_parameters(self, layer: int, *, active: bool = False) -> int:
         """Return the parameters of one layer.
@@ -274,11 +282,10 @@ class Transformer:
             return common + self.dense_parameters(self.feed_forward)
         experts = self.experts
         assert experts is not None
-        routed = (experts.per_token if active else experts.count) * self.dense_parameters(
-            experts.width
-        )
+        routed = self.dense_parameters(experts.width, experts.latent_width)
+        routed *= experts.per_token if active else experts.count
         shared = experts.shared * self.dense_parameters(experts.shared_width)
-        return common + routed + shared + self.router_parameters()
+        return common + routed + shared + self.router_parameters() + self.latent_parameters()
 
     @property
     def embedding_parameters(self) -> int:

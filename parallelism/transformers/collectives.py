@@ -141,7 +141,8 @@ def _layer_pass(
         blocks.append((whole, whole, layout.tensor, False))
     if experts is not None:
         share = layout.expert_split / layout.tensor
-        arriving = whole * share * experts.per_token * implementation.load_imbalance
+        arriving = element * tokens * experts.reads(model.hidden) * share * experts.per_token
+        arriving *= implementation.load_imbalance
         blocks.append((arriving, arriving, layout.expert_split, True))
     for read, made, ranks, exposed in blocks:
         if ranks > 1:
@@ -174,8 +175,9 @@ def _layer_pass(
             element = (1.0 + 4.0 / 128.0 + element) / 2.0  # the mean of there and back
         # Outputs that come back are needed by no backward pass.
         times = 1 if when == "recompute" and implementation.selective == "products" else 2
+        sent = element * copies * experts.reads(model.hidden)
         yield Communication(
-            "alltoall", "expert", layout.expert, element * copies * model.hidden, times, when,
+            "alltoall", "expert", layout.expert, sent, times, when,
             experts if implementation.forwarded_tokens else None,
         )  # fmt: skip
 

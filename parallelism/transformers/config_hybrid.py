@@ -254,7 +254,22 @@ def _nemotron_h(config: ConfigFields) -> dict[str, Any]:
         "linear": replace(linear, full_layers=of(_FULL)) if _LINEAR in blocks else None,
         "without_feed_forward": of(_LINEAR, _FULL),
         "without_attention": of("mlp", "moe"),
+        "mtp_layers": _nemotron_modules(config, experts),
     }
+
+
+def _nemotron_modules(config: ConfigFields, experts: Experts | None) -> int:
+    """Return the modules for multi-token prediction of Nemotron-H, of two blocks each."""
+    pattern = "mtp_hybrid_override_pattern"
+    name, blocks = _blocks(config, "mtp_layers_block_type", pattern=pattern)
+    modules, usual = modules_of(config), [_FULL, "moe" if experts else "mlp"]
+    if modules and (blocks or [_FULL, "moe"]) != usual:
+        raise config.wrong(
+            name,
+            f"only modules of the blocks {' and '.join(usual)} are known beside the model's own; "
+            "give these, or num_nextn_predict_layers 0",
+        )
+    return modules
 
 
 def _nemotron_experts(config: ConfigFields, blocks: list[str]) -> Experts | None:
@@ -280,6 +295,7 @@ def _nemotron_experts(config: ConfigFields, blocks: list[str]) -> Experts | None
         router_bias=True,
         groups=config.count("n_group", default=1),
         groups_per_token=config.count("topk_group", default=1),
+        latent_width=config.count("moe_latent_size", default=0),
     )
 
 

@@ -35,6 +35,10 @@ class Experts:
     groups, groups_per_token : int
         Equal groups of neighbouring experts, and how many of them a token's experts lie in at
         most (DeepSeek-V3, section 2.1.2: node-limited routing, where a group is a server's).
+    latent_width : int
+        Width to which a token is projected before it goes to its experts, and from which their sum
+        is projected back (Nemotron 3 Super's LatentMoE); 0: experts read the hidden width. Router
+        and shared experts read that anyway.
     """
 
     count: int
@@ -48,12 +52,13 @@ class Experts:
     router_bias: bool = False
     groups: int = 1
     groups_per_token: int = 1
+    latent_width: int = 0
 
     def __post_init__(self) -> None:
         check_counts(
             "experts", self,
             {"count": 1, "per_token": 1, "width": 1, "shared": 0, "shared_width": 0,
-             "first_dense": 0, "every": 1, "groups": 1, "groups_per_token": 1},
+             "first_dense": 0, "every": 1, "groups": 1, "groups_per_token": 1, "latent_width": 0},
         )  # fmt: skip
         check_flags("experts", self)
         if self.per_token > self.count:
@@ -70,3 +75,7 @@ class Experts:
             )
         if self.shared and not self.shared_width:
             raise InputError("experts: shared_width is 0 but there are shared experts; give it")
+
+    def reads(self, hidden: int) -> int:
+        """Return the width that routed experts read and return, where layers have this one."""
+        return self.latent_width or hidden

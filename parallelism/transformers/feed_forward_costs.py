@@ -18,18 +18,20 @@ def feed_forward_costs(
     implementation: Implementation,
     count: float = 1.0,
     casts: tuple[float, float] | None = None,
+    read: int = 0,
 ) -> PassCosts:
     """Return the passes of a feed-forward part, or of ``count`` experts of ``tokens`` each.
 
-    It is split over ``degree`` ranks.
+    It is split over ``degree`` ranks, and reads and returns ``read`` elements of a token, or the
+    hidden width.
 
     ``casts`` are the factors of `operands.cast_shares`, where a tensor group gathers for products.
     """
     element, sums = float(model.dense_bytes), operands(model, implementation, layer=True)
-    own, inputs = width / degree, 2 if model.gated else 1
+    own, inputs, read = width / degree, 2 if model.gated else 1, read or model.hidden
     cast, gathered = casts or sums[4]
-    costs = product_costs(tokens, inputs * own, model.hidden, count, *sums[:4], (gathered, cast))
-    costs += product_costs(tokens, model.hidden, own, count, *sums[:4], (cast, gathered))
+    costs = product_costs(tokens, inputs * own, read, count, *sums[:4], (gathered, cast))
+    costs += product_costs(tokens, read, own, count, *sums[:4], (cast, gathered))
     middle = count * tokens * own * element
     # Forward: inputs read, output written. Backward: these and the gradient read, theirs written.
     return costs + elementwise((inputs + 1) * middle, (2 * inputs + 1) * middle)
@@ -42,7 +44,10 @@ def expert_costs(
     implementation: Implementation,
     tokens: float,
 ) -> PassCosts:
-    """Return the passes of router, routed experts of the busiest rank, and shared experts."""
+    """Return the passes of router, routed experts of the busiest rank, and shared experts.
+
+    Where experts read a latent width, each rank projects its own tokens to it and back.
+    """
     element, sums = float(model.dense_bytes), operands(model, implementation)
     own = split_tokens(tokens, layout)
     local = experts.count / layout.expert
@@ -53,7 +58,8 @@ def expert_costs(
     scores = 4.0 * own * experts.count
     # Softmax and choice; permutation before and weighted sum after, there and back. Exchanged
     # tokens are read and written on the way, and sorted by expert where a rank has several.
-    moved = own * experts.per_token * model.hidden * element
+    read = experts.reads(model.hidden)
+    moved = own * experts.per_token * read * element
     ways: float = 4 * (1 + (layout.expert > 1) + (layout.expert > 1 and local > 1))
     if implementation.forwarded_tokens and not implementation.overlap_expert and layout.expert > 1:
         # The kernels that exchange move what is sent and received, while nothing runs beside
@@ -62,8 +68,12 @@ def expert_costs(
     moved /= implementation.elementwise  # by kernels of their own in every stack
     costs += elementwise(2 * scores + ways * moved, 3 * scores + (ways + 1) * moved, round(ways))
     costs += feed_forward_costs(
-        model, experts.width, arriving / local, layout.expert_split, implementation, count=local
-    )
+        model, experts.width, arriving / local, layout.expert_split, implementation, count=local,
+        read=read,
+    )  # fmt: skip
+    if experts.latent_width:
+        costs += product_costs(own, read, model.hidden, 1, *sums)
+        costs += product_costs(own, model.hidden, read, 1, *sums)
     if experts.shared:
         costs += feed_forward_costs(
             model, experts.shared * experts.shared_width, tokens, layout.tensor, implementation,

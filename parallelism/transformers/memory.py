@@ -164,11 +164,13 @@ def _layer_activations(
         experts = model.experts
         assert experts is not None
         arriving = arriving_tokens(model, layout, implementation, tokens)
-        rest += 4.0 * own * experts.count
+        read = experts.reads(model.hidden)
+        # Scores, and the sum of experts that the projection from their width reads.
+        rest += 4.0 * own * experts.count + cast * own * experts.latent_width
         if not implementation.forwarded_tokens:
-            rest += element * own * experts.per_token * hidden
+            rest += element * own * experts.per_token * read
         split = tensor / layout.expert_split
-        rest += arriving * (cast * hidden + middle * split * experts.width)
+        rest += arriving * (cast * read + middle * split * experts.width)
         rest += tokens * middle * experts.shared * experts.shared_width
     elif model.has_feed_forward(layer):
         rest += tokens * middle * model.feed_forward

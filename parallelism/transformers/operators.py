@@ -332,16 +332,21 @@ def _routed(
         parameters=model.router_parameters(),
         profile_key=f"Dense_{hidden}_{outs}",
     )  # fmt: skip
-    matrices = 3 if model.gated else 2
+    if experts.latent_width:
+        x = dense(build, f"{at}_latent", x, experts.latent_width, bias=False)
+    read, matrices = x.channels, 3 if model.gated else 2
     copies = tokens * experts.per_token
-    flops = 2.0 * matrices * copies * hidden * experts.width
+    flops = 2.0 * matrices * copies * read * experts.width
     # Tokens are gathered to their experts, and each expert's product written and read again.
-    traffic = 2 * tokens * hidden + copies * (2 * hidden + 2 * experts.width)
-    return build.append(
-        f"{at}_experts", OperatorKind.DENSE, [x, scores], (tokens, hidden),
+    traffic = 2 * tokens * read + copies * (2 * read + 2 * experts.width)
+    routed = build.append(
+        f"{at}_experts", OperatorKind.DENSE, [x, scores], (tokens, read),
         flops=(flops, 2 * flops), elements=(traffic, 2 * traffic),
-        parameters=experts.count * model.dense_parameters(experts.width),
+        parameters=experts.count * model.dense_parameters(experts.width, read),
         splits=legal_splits((Mode.HEADS, experts.count)),
-        profile_key=f"Experts_{hidden}_{experts.width}_{matrices}"
+        profile_key=f"Experts_{read}_{experts.width}_{matrices}"
         f"_{experts.per_token}_{experts.count}",
     )  # fmt: skip
+    if experts.latent_width:
+        return dense(build, f"{at}_back", routed, hidden, bias=False)
+    return routed

@@ -113,8 +113,9 @@ class WeightCount:
 def layer_weights(model: Transformer, layer: int, layout: Layout) -> WeightCount:
     """Return the weights of one layer on one GPU.
 
-    Norms, biases of outputs, routers, projections to latent vectors and key / value heads
-    beyond the tensor degree are on every tensor rank; all else is split.
+    Norms, biases of outputs, routers, projections to latent vectors (and, of experts, from them:
+    Megatron-Core, ``moe_layer.py``) and key / value heads beyond the tensor degree are on every
+    tensor rank; all else is split.
     """
     hidden, tensor, linear = model.hidden, layout.tensor, model.linear
     dense = float(model.norms(layer) * model.norm_parameters())
@@ -128,9 +129,13 @@ def layer_weights(model: Transformer, layer: int, layout: Layout) -> WeightCount
         return WeightCount(dense + _split(model, model.feed_forward, tensor))
     experts = model.experts
     assert experts is not None
-    dense += model.router_parameters()
+    dense += model.router_parameters() + model.latent_parameters()
     dense += experts.shared * _split(model, experts.shared_width, tensor)
-    own = experts.count / layout.expert * _split(model, experts.width, layout.expert_split)
+    own = (
+        experts.count
+        / layout.expert
+        * _split(model, experts.width, layout.expert_split, experts.latent_width)
+    )
     return WeightCount(dense, own)
 
 
@@ -157,9 +162,9 @@ def _attention_weights(model: Transformer, layout: Layout) -> float:
     return found + (attention.heads / tensor if attention.sinks else 0)
 
 
-def _split(model: Transformer, width: int, tensor: int) -> float:
-    whole = model.hidden if model.bias else 0
-    return (model.dense_parameters(width) - whole) / tensor + whole
+def _split(model: Transformer, width: int, tensor: int, read: int = 0) -> float:
+    whole = (read or model.hidden) if model.bias else 0
+    return (model.dense_parameters(width, read) - whole) / tensor + whole
 
 
 def part_weights(model: Transformer, part: Part, layout: Layout) -> WeightCount:

@@ -111,6 +111,13 @@ NEMOTRON_NANO = _nemotron(
     num_experts_per_tok=6, n_shared_experts=1, moe_intermediate_size=1856,
     moe_shared_expert_intermediate_size=3712, n_group=1, topk_group=1,
 )  # fmt: skip
+NEMOTRON_SUPER = _nemotron(
+    "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME",
+    4096, 32, 2, 2688, ssm_state_size=128, mamba_num_heads=128, head_dim=128,
+    n_routed_experts=512, num_experts_per_tok=22, n_shared_experts=1, moe_intermediate_size=2688,
+    moe_latent_size=1024, moe_shared_expert_intermediate_size=5376, n_group=1, topk_group=1,
+    num_nextn_predict_layers=1,
+) | {"mtp_hybrid_override_pattern": "*E"}  # fmt: skip
 
 # Parameters of the main model, and the billions that a token meets where there are experts.
 PUBLISHED_HYBRIDS: dict[str, tuple[Config, int, float | None]] = {
@@ -126,4 +133,5 @@ PUBLISHED_HYBRIDS: dict[str, tuple[Config, int, float | None]] = {
     "Nemotron-H-56B": (NEMOTRON_56B, 56_324_350_464, None),
     "Nemotron-Nano-9B-v2": (NEMOTRON_9B, 8_888_227_328, None),
     "Nemotron-3-Nano-30B-A3B": (NEMOTRON_NANO, 31_577_940_288, 3.580),
+    "Nemotron-3-Super-120B-A12B": (NEMOTRON_SUPER, 120_668_707_840, 12.770),
 }

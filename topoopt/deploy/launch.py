@@ -209,6 +209,9 @@ def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list
         if experts.shared:
             width = experts.shared * experts.shared_width
             lines.append(f"--moe-shared-expert-intermediate-size {width}")
+        if experts.latent_width:
+            lines.append(f"--moe-latent-size {experts.latent_width}")
+            notes.append("Megatron-LM knows --moe-latent-size from core_r0.16 on")
         if experts.shared_gate:
             notes.append("Megatron-LM core_r0.14 has no gate of shared experts")
     return lines

@@ -74,6 +74,15 @@ def test_blocks_of_nemotron_are_layers_of_one_part() -> None:
     assert (model.linear.chunk, model.linear.full_layers) == (128, (5, 12, 19, 26, 33, 42))
 
 
+def test_the_module_of_nemotron_3_is_a_block_of_attention_and_one_of_experts() -> None:
+    model = parse(hybrid_configs.NEMOTRON_SUPER)
+    assert model.mtp_layers == 1
+    assert (model.has_attention(88), model.has_experts(88), model.norms(88)) == (True, True, 2)
+    # As printed of Nemotron 3.5 Lightning, which is Nemotron 3 Nano with one.
+    lightning = parse(hybrid_configs.NEMOTRON_NANO | {"num_nextn_predict_layers": 1})
+    assert lightning.parameters == 32_913_266_240
+
+
 def test_kimi_counts_layers_from_one() -> None:
     model = parse(hybrid_configs.KIMI)
     assert kinds_of(model) == "lllf" * 6 + "llf|d" + "e" * 26
@@ -103,6 +112,9 @@ NANO, KIMI = hybrid_configs.NEMOTRON_NANO, hybrid_configs.KIMI
         (NANO, {"hybrid_override_pattern": "M-E", "num_hidden_layers": 3}, "some have experts"),
         (NANO, {"hybrid_override_pattern": "M" * 10_001, "num_hidden_layers": None}, "at most"),
         (NANO, {"n_shared_experts": 2}, "'n_shared_experts' is 2; only one shared expert"),
+        (NANO, {"num_nextn_predict_layers": 1, "mtp_hybrid_override_pattern": "M"},
+         "'mtp_hybrid_override_pattern' is 'M'; only modules of the blocks full_attention and moe"),
+        (hybrid_configs.NEMOTRON_8B, {"num_nextn_predict_layers": 1}, "full_attention and mlp"),
         (NANO, {"use_bias": True}, "'use_bias' is True; only Nemotron-H without biases"),
         (NANO, {"mamba_proj_bias": True}, "'mamba_proj_bias' is True"),
         (NANO, {"sliding_window": 512}, "'sliding_window' is 512"),
