@@ -80,7 +80,8 @@ class Transformer:
     linear : LinearAttention, optional
         Instead of ``attention`` in all layers but its ``full_layers``; only if ``causal``.
     without_feed_forward, without_attention : tuple of int
-        Layers of one part (and half of the norms) only, in ascending order (Nemotron-H).
+        Layers of one part (and half of the norms) only, in ascending order (Nemotron-H). Modules
+        for multi-token prediction then have attention and a feed-forward part all the same.
     """
 
     name: str
@@ -182,10 +183,6 @@ class Transformer:
         if self.parallel and (self.without_feed_forward or self.without_attention):
             raise InputError(f"{where}: parallel, but some layers have one part; leave one out")
 
-    def _like(self, layer: int) -> int:
-        """Return the layer of the model that a layer is like: modules' are like the last one."""
-        return min(layer, self.layers - 1)
-
     def has_linear(self, layer: int) -> bool:
         """Whether tokens meet through a state of fixed size in a layer."""
         return (
@@ -213,9 +210,9 @@ class Transformer:
 
     def slides(self, layer: int) -> bool:
         """Whether tokens meet only the keys near them in a layer."""
-        layer = self._like(layer)
-        window = self.window
-        return window is not None and layer not in window.full_layers and self.has_attention(layer)
+        if self.window is None or not self.has_attention(layer):
+            return False
+        return min(layer, self.layers - 1) not in self.window.full_layers
 
     def score_share(self, layer: int, sequence: int) -> float:
         """Return the scores of a layer that count, over all of them, masked ones included."""

@@ -13,7 +13,11 @@ from parallelism.transformers.end_costs import embedding_costs, head_costs
 from parallelism.transformers.feed_forward_costs import expert_costs, feed_forward_costs
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.linear_costs import linear_core, linear_projections
+from parallelism.transformers.linear_costs import (
+    linear_core,
+    linear_projections,
+    stated_flops_of_token,
+)
 from parallelism.transformers.operands import cast_shares
 from parallelism.transformers.shares import (
     arriving_tokens,
@@ -188,7 +192,8 @@ def model_flops(
     -------
     float
         Products only, backward twice forward, all attention scores even if masked, of a layer with
-        a sliding window twice those within. For a GPT-like model this is
+        a sliding window twice those within, of linear attention what
+        `linear_costs.stated_flops_of_token` says. For a GPT-like model this is
         ``72 B s l h^2 (1 + s / 6h + V / 12 l h)`` or, with recomputation,
         ``96 B s l h^2 (1 + s / 6h + V / 16 l h)`` (the formulas of Korthikanti et al., 2022, and
         of Narayanan et al., 2021).
@@ -207,6 +212,10 @@ def model_flops(
             length = sequence_of(model, sequence)
             core = attention_core(model, layout, plain, sequence=length).forward.flops
             one -= (1.0 - 2.0 * model.score_share(layer, length)) * core
+        if model.linear is not None and model.has_linear(layer):
+            tokens = sequence_of(model, sequence)
+            one -= linear_core(model, model.linear, layout, tokens).forward.flops
+            one += tokens * model.linear.heads * stated_flops_of_token(model.linear)
         layers += count * one
     ends = head_costs(model, layout, plain, sequence=sequence).forward.flops
     if model.patch:

@@ -10,6 +10,12 @@ from parallelism.transformers.work import PassCosts, Work, elementwise, product_
 
 _SUM = 4.0
 """Bytes of an element of states and of sums in FP32."""
+_REACHED = 0.5, 0.38
+"""Shares of the memory's rate that kernels reach, forward and backward.
+
+Fitted on seven times of Gated DeltaNet on GB200 (flash-linear-attention's README); H20's, and KDA's
+on both, are met by them (``docs/llm.md``). No table of Mamba-2's kernels was found.
+"""
 
 
 def linear_core(
@@ -29,7 +35,8 @@ def linear_core(
     -------
     PassCosts
         Kernels multiply whole squares of a chunk, masked or not. Each reads what it needs from
-        memory and writes what it makes, so that they are limited by bytes.
+        memory and writes what it makes, so that they are limited by bytes, which are counted as
+        many as take the time at the full rate.
 
     Notes
     -----
@@ -63,12 +70,12 @@ def linear_core(
     return PassCosts(
         forward=Work(
             attention_flops=head_tokens * flops,
-            attention_traffic=head_tokens * moved,
+            attention_traffic=head_tokens * moved / _REACHED[0],
             kernels=kernels[0],
         ),
         backward_input=Work(
             attention_flops=head_tokens * back,
-            attention_traffic=head_tokens * moved_back,
+            attention_traffic=head_tokens * moved_back / _REACHED[1],
             kernels=kernels[1],
         ),
     )
@@ -84,6 +91,15 @@ def core_flops_of_token(linear: LinearAttention) -> tuple[float, float]:
         return forward, 3.0 * square + 6.0 * chunk * value + 10.0 * state
     forward = 6.0 * chunk * key + 4.0 * chunk * value + 6.0 * state + chunk**2 / 3.0
     return forward, 16.0 * chunk * key + 10.0 * chunk * value + 16.0 * state + 4.0 * chunk**2
+
+
+def stated_flops_of_token(linear: LinearAttention) -> float:
+    """Return one head's forward operations for one token by the convention of published figures.
+
+    As Megatron-LM counts (``num_floating_point_operations``): seven for each element of Mamba-2's
+    state, eight of the others', whatever the chunk.
+    """
+    return (7.0 if linear.kind == "mamba-2" else 8.0) * linear.key_width * linear.value_width
 
 
 def linear_projections(
@@ -120,4 +136,4 @@ def linear_projections(
     return costs + elementwise(forward * moved, backward * moved, kernels)
 
 
-__all__ = ["core_flops_of_token", "linear_core", "linear_projections"]
+__all__ = ["core_flops_of_token", "linear_core", "linear_projections", "stated_flops_of_token"]

@@ -222,7 +222,8 @@ def _linear_activations(
 ) -> float:
     """Return the bytes of linear attention between its projections.
 
-    Queries, keys and values before the convolution and after it; each token's products with those
+    Queries, keys and values before the convolution and after it, where queries and keys are
+    repeated for each head (Megatron-Core, ``gated_delta_net``); each token's products with those
     before it in its chunk; numbers of each head in FP32; the gate, the output, and the output as
     the last projection reads it.
     """
@@ -232,7 +233,8 @@ def _linear_activations(
         # ``mamba_split_conv1d_scan_combined``).
         kept = element * (linear.mixed + 2 * linear.values)
     else:
-        kept = element * (2 * linear.mixed + linear.heads * linear.chunk + 2 * linear.values)
+        each = 2 * linear.key_width + linear.value_width + linear.chunk
+        kept = element * (linear.mixed + linear.heads * each + 2 * linear.values)
     kept += scalars + cast * linear.values
     narrow = element * tokens * linear.low_ranks
     return narrow + tokens * kept / layout.tensor

@@ -160,7 +160,7 @@ def _layer(build: GraphBuilder, model: Transformer, layer: int, at: str, x: Tens
     """Append one layer: attention, then (or beside it) the feed-forward part."""
     parts: list[Tensor] = []
     normed = x
-    if layer not in model.without_attention:
+    if model.has_linear(layer) or model.has_attention(layer):
         normed = _norm(build, model, f"{at}_attention_norm", x)
         mixer = _linear_attention if model.has_linear(layer) else _attention
         parts = [mixer(build, model, layer, f"{at}_attention", normed)]
