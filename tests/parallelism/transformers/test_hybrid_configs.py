@@ -97,6 +97,46 @@ def test_layers_of_one_kind_need_no_linear_attention() -> None:
     assert kinds_of(parse(hybrid_configs.GRANITE_TINY | {"layer_types": None}))[0:3] == "lll"
 
 
+def without(data: dict[str, Any], *starts: str) -> dict[str, Any]:
+    """Leave out fields whose names begin so."""
+    return {name: value for name, value in data.items() if not name.startswith(starts)}
+
+
+def test_what_a_file_leaves_out_is_as_in_the_classes() -> None:
+    qwen = parse(without(hybrid_configs.QWEN35_35B, "linear_", "layer_types", "full_attention"))
+    assert qwen.linear == parse(hybrid_configs.QWEN35_35B).linear
+    kimi = {k: v for k, v in KIMI.items() if k != "linear_attn_config"}
+    heads = parse(kimi | {"linear_head_dim": 64, "linear_conv_kernel_dim": 3}).linear
+    assert heads is not None
+    assert (heads.heads, heads.key_width, heads.value_width, heads.convolution) == (32, 64, 64, 3)
+    granite = parse(without(hybrid_configs.GRANITE_SMALL, "mamba_"))
+    assert granite.linear is not None
+    assert (granite.linear.heads, granite.linear.key_width, granite.linear.chunk) == (128, 256, 256)
+    assert granite.linear.convolution_bias
+    mamba = parse(without(NANO, "n_groups", "mamba_", "ssm_", "conv_", "chunk_", "use_conv"))
+    assert mamba.linear is not None
+    assert parse(NANO | {"mamba_num_heads": 128}).linear == mamba.linear
+    bamba = without(hybrid_configs.BAMBA, "num_key_value_heads")
+    assert parse(bamba).attention.kv_heads == 8
+    assert parse(bamba | {"num_key_value_heads": None}).attention.kv_heads == 32
+
+
+def test_other_spellings_of_nemotron_and_kimi() -> None:
+    nemotron = hybrid_configs.NEMOTRON_8B
+    assert parse(nemotron | {"attention_head_dim": 48}).attention.head_width == 48
+    assert parse(nemotron | {"attention_head_dim": 48, "head_dim": 64}).attention.head_width == 64
+    grouped = parse(KIMI | {"num_expert_group": 8, "topk_group": 4}).experts
+    assert grouped is not None
+    assert (grouped.groups, grouped.groups_per_token) == (8, 4)
+    assert (parse(KIMI).sequence, parse(KIMI | {"model_max_length": 2048}).sequence) == (4096, 2048)
+
+
+def test_a_module_has_experts_wherever_the_last_block_of_them_is() -> None:
+    pattern = {"hybrid_override_pattern": "M*EM", "num_hidden_layers": 4}
+    model = parse(NANO | pattern | {"num_nextn_predict_layers": 1})
+    assert (model.has_experts(4), model.has_experts(3)) == (True, False)
+
+
 NANO, KIMI = hybrid_configs.NEMOTRON_NANO, hybrid_configs.KIMI
 
 
