@@ -283,12 +283,14 @@ MEGATRON_MOE = replace(
 other half batch; set, not met with runs."""
 
 MEGATRON_DEEPEP = replace(
-    MEGATRON_CORE, stack="megatron-deepep", forwarded_tokens=True, dispatch_s=1.01e-3
-)
+    MEGATRON_CORE, stack="megatron-deepep", forwarded_tokens=True, dispatch_s=1.01e-3,
+    casts=NEMO.casts,
+)  # fmt: skip
 """Megatron-Core with DeepEP or HybridEP, and nothing beside them; set, but ``dispatch_s`` measured:
 3.109 s of preparing HybridEP's exchange in 3,072 passes of a layer, Qwen3 30B-A3B on 16 H100
 (NVIDIA-NeMo/Megatron-Bridge, skills/nemo-mbridge-perf-moe-comm-overlap, profile of July 2026;
-beside the other microbatch it is 0.67 s)."""
+beside the other microbatch it is 0.67 s). Casts to FP8 are Transformer Engine's, as NeMo's runs
+have them."""
 
 MEGATRON_OVERLAP = replace(
     MEGATRON_CORE, stack="megatron-overlap", overlap_tensor=0.0, overlap_expert=0.9,

@@ -94,6 +94,12 @@ def published_run(entry: RunEntry, shapes: dict[str, ShapeEntry]) -> PublishedRu
 
 
 def _model(entry: RunEntry, shapes: dict[str, ShapeEntry]) -> Transformer:
+    """Return a run's model, with the modules for multi-token prediction that the run trained."""
+    found = _main_model(entry, shapes)
+    return found if entry.mtp_layers is None else replace(found, mtp_layers=entry.mtp_layers)
+
+
+def _main_model(entry: RunEntry, shapes: dict[str, ShapeEntry]) -> Transformer:
     """Return a run's model: a shape of the file, a preset, or that of the run's own fields."""
     given = {name: getattr(entry, name) for name in _SHAPE}
     if entry.model is not None:

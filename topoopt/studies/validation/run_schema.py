@@ -132,6 +132,7 @@ class RunEntry:
     overlap_tensor: float | None = None
     fp8_scatter: bool | None = None
     load_imbalance: float = 1.0
+    mtp_layers: int | None = None
     nic_gbps: float | None = None
 
 
