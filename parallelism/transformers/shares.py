@@ -132,6 +132,21 @@ def gathered_width(model: Transformer, *, together: bool = False) -> int:
     return latent.kv_rank + latent.rope_width + latent.query_rank + inputs
 
 
+def check_context(model: Transformer, context: int) -> None:
+    """Raise an error where no context group can share a sample of a model.
+
+    Raises
+    ------
+    InputError
+        If there is linear attention, whose state would have to go from rank to rank.
+    """
+    if context > 1 and model.linear is not None:
+        raise InputError(
+            f"layout: context is {context}, but {model.name} has linear attention, whose state is "
+            "not passed on from rank to rank here; leave context at 1"
+        )
+
+
 def check_layout(model: Transformer, layout: Layout) -> None:
     """Raise an error where a layout cannot split a model.
 
@@ -147,11 +162,7 @@ def check_layout(model: Transformer, layout: Layout) -> None:
     if model.linear is not None:
         # Of its heads those of keys are fewer.
         widths.append(("linear attention's key_heads", model.linear.key_heads, tensor))
-        if layout.context > 1:
-            raise InputError(
-                f"layout: context is {layout.context}, but {model.name} has linear attention, "
-                "whose state no context group passes on; leave context at 1"
-            )
+        check_context(model, layout.context)
     if model.experts is not None:
         widths.append(("experts' width", model.experts.width, layout.expert_split))
     elif layout.expert_tensor is not None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention, LatentAttention
 from parallelism.transformers.experts import Experts
+from parallelism.transformers.linear_attention import LinearAttention
 
 
 def gpt(layers: int, hidden: int, heads: int, vocabulary: int = 51200) -> Transformer:
@@ -33,6 +34,18 @@ LATENT = Transformer(
 )  # fmt: skip
 FURTHER_TOKENS = replace(LATENT, name="further tokens", mtp_layers=2)
 DENSE_MODULES = replace(FURTHER_TOKENS, name="dense modules", mtp_dense=True)
+HYBRID = Transformer(
+    "hybrid", 4, 512, Attention(8, 4, 64, head_norm=True, output_gate=True), 1024, 1000, 512,
+    gated=True, experts=Experts(16, 4, 256, shared=1, shared_width=256, shared_gate=True),
+    linear=LinearAttention("gated-deltanet", 4, 8, 64, 64, full_layers=(3,)),
+)  # fmt: skip
+ONE_PART = Transformer(
+    "one part", 6, 512, Attention(8, 4, 64), 1024, 1000, 512,
+    linear=LinearAttention(
+        "mamba-2", 4, 16, 64, 64, convolution_bias=True, full_layers=(2,), chunk=128
+    ),
+    without_feed_forward=(0, 2, 4), without_attention=(1, 3, 5),
+)  # fmt: skip
 VISION = Transformer(
     "vit", 4, 256, Attention(4, 4, 64, True, True), 1024, 0, 197, bias=True, norm="layernorm",
     positions=197, causal=False, patch=768, classes=1000,

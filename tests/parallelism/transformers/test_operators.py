@@ -1,6 +1,7 @@
 """A transformer's operator graph against its parameter count and closed forms of its FLOPs."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,8 @@ from parallelism.models import get_model
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention, LatentAttention, SlidingWindow
 from parallelism.transformers.experts import Experts
+from parallelism.transformers.linear_attention import LinearAttention, Recurrence
+from parallelism.transformers.linear_costs import core_flops_of_token
 from parallelism.transformers.operators import default_batch, model_graph
 from parallelism.transformers.presets import TRANSFORMERS, get_transformer
 
@@ -38,15 +41,25 @@ def closed_form(model: Transformer) -> float:
     value = a.latent.value_width if a.latent else a.head_width
     scores = a.heads * s * s * (2 * (a.head_width + rope) + 2 * value + 5)
     matrices = 3 if model.gated else 2
-    layers = [*range(model.layers), *[model.layers - 1] * model.mtp_layers]
-    total = len(layers) * 2.0 * s * attention
-    for place, layer in enumerate(layers):
-        total += scores * model.score_share(layer, s)
-        if model.has_experts(layer) and not (place >= model.layers and model.mtp_dense):
+    if a.output_gate:
+        attention += out
+    total = 0.0
+    for layer in range(model.layers + model.mtp_layers):
+        if model.has_linear(layer):
+            total += of_linear(model)
+        elif model.has_attention(layer):
+            total += 2.0 * s * attention + scores * model.score_share(layer, s)
+        if not model.has_feed_forward(layer):
+            continue
+        read = h
+        if model.has_experts(layer):
             e = model.experts
             assert e is not None
-            width = e.per_token * e.width + e.shared * e.shared_width
+            read = e.latent_width or h
             total += 2.0 * s * h * (e.count + e.shared_gate)
+            total += 2.0 * s * 2 * h * e.latent_width
+            total += 2.0 * s * read * matrices * e.per_token * e.width
+            width = e.shared * e.shared_width
         else:
             width = model.feed_forward
         total += 2.0 * s * h * matrices * width
@@ -54,6 +67,39 @@ def closed_form(model: Transformer) -> float:
         return total + 2.0 * (s - 1) * model.patch * h + 2.0 * h * model.classes
     total += model.mtp_layers * 2.0 * s * 2 * h * h
     return total + (1 + model.mtp_layers) * 2.0 * s * h * model.vocabulary
+
+
+def of_linear(model: Transformer) -> float:
+    """Twice the multiply-adds of projections and convolution; operations of chunked kernels."""
+    a, h, s = model.linear, model.hidden, model.sequence
+    assert a is not None
+    keys, values = a.key_heads * a.key_width, a.heads * a.value_width
+    queries_keys_values = 2 * keys + values
+    weights = h * (queries_keys_values + values) + a.convolution * queries_keys_values
+    if a.kind == "mamba-2":
+        weights += h * (values + a.heads)
+    elif a.kind == "kda":
+        weights += h * (a.heads + 2 * a.value_width) + a.value_width * (keys + values)
+    else:
+        weights += h * (values + 2 * a.heads)
+    return s * (2.0 * weights + a.heads * core_flops_of_token(a)[0])
+
+
+@st.composite
+def hybrids(draw: st.DrawFn) -> Transformer:
+    """A transformer with linear attention, and perhaps with layers of one part."""
+    model = draw(transformers().filter(lambda one: one.causal and not one.parallel))
+    kind = draw(st.sampled_from(get_args(Recurrence)))
+    key_heads, more = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    numbers = st.lists(st.integers(0, model.layers - 1), unique=True).map(sorted).map(tuple)
+    linear = LinearAttention(
+        kind, key_heads, key_heads * (1 if kind == "kda" else more), draw(st.integers(1, 6)),
+        draw(st.integers(1, 6)), draw(st.integers(1, 4)), draw(st.booleans()), draw(numbers),
+        draw(st.integers(1, 8)),
+    )  # fmt: skip
+    bare = draw(numbers)
+    alone = tuple(layer for layer in draw(numbers) if layer not in bare)
+    return replace(model, linear=linear, without_feed_forward=bare, without_attention=alone)
 
 
 @st.composite
@@ -67,6 +113,7 @@ def transformers(draw: st.DrawFn) -> Transformer:
     attention = Attention(
         kv * draw(st.integers(1, 3)), kv, draw(st.integers(1, 8)),
         *(draw(st.booleans()) for _ in range(3)), latent, sinks=draw(st.booleans()),
+        output_gate=latent is None and draw(st.booleans()),
     )  # fmt: skip
     if latent is None and not attention.head_norm:
         attention = replace(attention, wide_norm=draw(st.booleans()))
@@ -78,7 +125,7 @@ def transformers(draw: st.DrawFn) -> Transformer:
         | st.builds(
             Experts, st.just(count), st.integers(1, count), st.integers(1, 8), st.just(shared),
             st.integers(1, 8), st.booleans(), st.integers(0, layers - 1), st.integers(1, 2),
-            st.booleans(),
+            st.booleans(), latent_width=st.sampled_from([0, 0, 5]),
         )
     )  # fmt: skip
     image, causal = draw(st.booleans()), draw(st.booleans())
@@ -102,7 +149,7 @@ def transformers(draw: st.DrawFn) -> Transformer:
     )  # fmt: skip
 
 
-@given(transformers())
+@given(transformers() | hybrids())
 @settings(max_examples=60, deadline=None)
 def test_the_graph_has_the_transformers_parameters_and_flops(model: Transformer) -> None:
     graph = model_graph(model, batch_per_gpu=2)
