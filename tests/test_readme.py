@@ -266,6 +266,7 @@ SECTIONS = {
     "Attention": "`job.model.attention`",
     "LatentAttention": "`job.model.attention.latent`",
     "SlidingWindow": "`job.model.window`",
+    "LinearAttention": "`job.model.linear`",
     "Experts": "`job.model.experts`",
     "GpuRates": "`job.rates`",
     "Implementation": "`job.implementation`",

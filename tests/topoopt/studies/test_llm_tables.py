@@ -45,11 +45,12 @@ def of_file(stack: str | None = None):
     ]
 
 
-def of_program(keep):
+def of_program(keep, *, hybrid=False):
     return [
         abs(run_case(run).error)
         for run in read_runs("published")
-        if keep(run, run.role == "fitted", run.implementation.precision == "fp8",
+        if (run.model.linear is not None) == hybrid
+        and keep(run, run.role == "fitted", run.implementation.precision == "fp8",
                 run.model.experts is not None)
     ]  # fmt: skip
 
@@ -89,7 +90,9 @@ ROWS = {
     "FSDP2, dense": lambda: of_file("fsdp2"),
     "FSDP2, experts, held out": lambda: of_file("fsdp2-moe"),
     "FSDP1": lambda: of_file("fsdp1"),
-    "`--runs published`, held out": lambda: of_program(lambda run, fitted, low, moe: not fitted),
+    "`--runs published` but for hybrid models, held out": lambda: of_program(
+        lambda run, fitted, low, moe: not fitted
+    ),
     "of these without the five not understood": lambda: of_program(
         lambda run, fitted, low, moe: (
             not (fitted or ring(run) or (run.model.name == "qwen3-30b" and low))
@@ -109,6 +112,18 @@ ROWS = {
     ),
     "of these experts, FP8": lambda: of_program(
         lambda run, fitted, low, moe: moe and low and not fitted
+    ),
+    "`--runs published`, hybrid models, held out": lambda: of_program(
+        lambda run, fitted, low, moe: not fitted, hybrid=True
+    ),
+    "of the hybrid ones dense, FP8": lambda: of_program(
+        lambda run, fitted, low, moe: low and not (fitted or moe), hybrid=True
+    ),
+    "of the hybrid ones with experts, FP8": lambda: of_program(
+        lambda run, fitted, low, moe: low and moe and not fitted, hybrid=True
+    ),
+    "of the hybrid ones with experts, BF16": lambda: of_program(
+        lambda run, fitted, low, moe: moe and not (low or fitted), hybrid=True
     ),
     "of all dense, BF16, fitted": lambda: of_program(
         lambda run, fitted, low, moe: fitted and not (low or moe)

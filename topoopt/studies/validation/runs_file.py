@@ -100,6 +100,7 @@ def validate_runs(path: str | Path) -> RunsValidation:
         except InputError as error:
             raise InputError(f"run {run.name!r}: {error}") from None
         mixture = "experts" if run.model.experts else "dense"
+        mixture = "hybrid" if run.model.linear else mixture
         kinds.append(f"{mixture}, {run.implementation.precision}")
         found.append(
             RunError(
