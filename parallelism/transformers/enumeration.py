@@ -205,7 +205,10 @@ def enumerate_layouts(
     if wanted.context and 1 not in wanted.context:
         check_context(model, wanted.context[0])
     weigh = ends or (lambda _: (0.0, 0.0))
-    found = list(_layouts(model, gpus, gpus_per_server, global_batch, sequence, wanted, weigh))
+    refused: list[str] = []
+    found = list(
+        _layouts(model, gpus, gpus_per_server, global_batch, sequence, wanted, weigh, refused)
+    )
     if not found:
         asked = ", ".join(
             f"{each.name} {', '.join(map(str, value))}" for each in fields(wanted)
@@ -214,6 +217,8 @@ def enumerate_layouts(
         limits, remedy = "", "choose a batch or sequence that more degrees divide, or other GPUs"
         if asked:
             limits, remedy = f" with {asked}", f"leave out some of that, {remedy}"
+        if refused and asked:  # the degrees fill the GPUs, but do not divide the model
+            remedy = refused[0].removeprefix("layout: ")
         raise InfeasibleError(
             f"model {model.name!r}: no layout fills {gpus} GPUs with a global batch of "
             f"{global_batch} samples of {sequence} tokens{limits}; {remedy}"
@@ -229,7 +234,9 @@ def _layouts(
     sequence: int,
     choices: Choices,
     ends: Callable[[Layout], Ends],
+    refused: list[str],
 ) -> Iterator[Layout]:
+    """Yield layouts; why others cannot split the model is added to ``refused``."""
     tensors = list(divisors(gpus_per_server))
     if choices.across_servers:
         servers = gpus // gpus_per_server
@@ -252,7 +259,8 @@ def _layouts(
                     base = Layout(tensor, context, data, pipeline, expert, expert_tensor=split)
                     try:
                         check_layout(model, base)
-                    except InputError:
+                    except InputError as error:
+                        refused.append(str(error))
                         continue
                     yield from _timings(model, base, global_batch // data, choices, ends)
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from codesign_base import InputError
+from codesign_base import InfeasibleError, InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs, model_flops
+from parallelism.transformers.enumeration import Choices, enumerate_layouts
 from parallelism.transformers.gpu import rates_like_h100, rates_of
 from parallelism.transformers.implementation import FSDP2, MEGATRON_CORE
 from parallelism.transformers.layout import Layout
@@ -240,6 +241,17 @@ def test_layouts_that_cannot_split_it() -> None:
         check_layout(HYBRID, Layout(context=2))
     with pytest.raises(InputError, match="tensor is 8, which does not divide linear attention's"):
         check_layout(HYBRID, Layout(tensor=8))
+
+
+def test_what_forbids_all_layouts_is_said() -> None:
+    one_group = replace(ONE_PART, linear=replace(ONE_PART.linear, key_heads=1))
+    with pytest.raises(
+        InfeasibleError, match=r"with tensor 2; tensor is 2, which does not divide linear att"
+    ):
+        enumerate_layouts(one_group, 8, 8, 8, 512, Choices(tensor=(2,)))
+    with pytest.raises(InputError, match="context is 4, but one part has linear attention"):
+        enumerate_layouts(ONE_PART, 8, 8, 8, 512, Choices(context=(4,)))
+    assert {one.context for one in enumerate_layouts(ONE_PART, 8, 8, 8, 512)} == {1}
 
 
 @pytest.mark.parametrize(
