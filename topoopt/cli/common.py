@@ -221,6 +221,25 @@ def _shown(quiet: bool) -> Iterator[ProgressCallback | None]:
 
 
 @contextmanager
+def shown_steps(doing: str, quiet: bool) -> Iterator[Callable[[str], None] | None]:
+    """Show on a terminal's standard error what work that goes through named steps is at.
+
+    Yields
+    ------
+    callable or None
+        To be called with the name of each step before it begins.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    with console.status(f"{doing} ...") as status:
+        yield lambda name: status.update(f"{doing} {name}")
+
+
+@contextmanager
 def first_run_notice(kernels: str = "*/*") -> Iterator[Callable[[], None]]:
     """Say that kernels are being compiled, if that is why nothing happens at first.
 

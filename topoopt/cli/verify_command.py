@@ -13,6 +13,7 @@ from topoopt.cli import common
 def verify_command(
     plan: Annotated[Path, typer.Argument(help="A plan file, or the schedule of a collective.")],
     as_json: common.AsJson = False,
+    quiet: common.Quiet = False,
 ) -> None:
     """Recompute every invariant of a plan file and simulate it again.
 
@@ -33,7 +34,8 @@ def verify_command(
         else:
             print(f"{plan}: ok ({', '.join(CHECKS)})")
         return
-    result = verify_plan(plan)
+    with common.shown_steps("checking", quiet) as progress:
+        result = verify_plan(plan, progress=progress)
     if as_json:
         common.print_json(asdict(result))
     elif result.ok:

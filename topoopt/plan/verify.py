@@ -64,7 +64,9 @@ class Verification:
     skipped: tuple[str, ...] = ()
 
 
-def verify_plan(plan: Plan | str | Path) -> Verification:
+def verify_plan(
+    plan: Plan | str | Path, *, progress: Callable[[str], None] | None = None
+) -> Verification:
     """Recompute every invariant of a plan and simulate it again.
 
     Free text (names, notes, sources, the version) and how the search went (its budget and method,
@@ -79,6 +81,8 @@ def verify_plan(plan: Plan | str | Path) -> Verification:
     ----------
     plan : Plan, str or Path
         A plan, or the name of a plan file.
+    progress : callable, optional
+        Called with the name of each check before it begins.
 
     Returns
     -------
@@ -104,18 +108,22 @@ def verify_plan(plan: Plan | str | Path) -> Verification:
     """
     if not isinstance(plan, Plan):
         plan = load_plan(plan)
-    found = dict(findings(plan))
+    found = dict(findings(plan, progress))
     failures = tuple(failure for failure in found.values() if failure is not None)
     skipped = tuple(name for stage in _STAGES for name, _ in stage if name not in found)
     return Verification(not failures, tuple(found), failures, skipped)
 
 
-def findings(plan: Plan) -> Iterator[tuple[str, str | None]]:
+def findings(
+    plan: Plan, progress: Callable[[str], None] | None = None
+) -> Iterator[tuple[str, str | None]]:
     """Make the checks of a plan one after another.
 
     Parameters
     ----------
     plan : Plan
+    progress : callable, optional
+        Called with the name of each check before it begins.
 
     Yields
     ------
@@ -123,6 +131,8 @@ def findings(plan: Plan) -> Iterator[tuple[str, str | None]]:
     failure : str or None
         One sentence if it failed. The checks of later stages are not made then.
     """
+    begins = progress or (lambda _: None)
+    begins("structure")
     try:
         with np.errstate(all="ignore"):  # of nonsense; its results are compared
             rebuilt = rebuild(plan)
@@ -134,6 +144,7 @@ def findings(plan: Plan) -> Iterator[tuple[str, str | None]]:
         failed = False
         for name, check in stage:
             failure = None
+            begins(name)
             try:
                 with np.errstate(all="ignore"):
                     check(plan, rebuilt)

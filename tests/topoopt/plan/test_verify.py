@@ -582,3 +582,9 @@ def test_a_plan_file_is_verified_by_name(tmp_path):
     assert verify_plan(str(tmp_path / "plan.json")).ok
     with pytest.raises(to.InputError, match="does not exist"):
         verify_plan(tmp_path / "none.json")
+
+
+def test_progress_names_each_check_before_it_begins() -> None:
+    begun: list[str] = []
+    result = verify_plan(shared_plan(), progress=begun.append)
+    assert begun == list(result.checks)
