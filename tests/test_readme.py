@@ -236,7 +236,7 @@ def small(tmp_path_factory):
     directory = tmp_path_factory.mktemp("small")
     done = ran(
         "plan", "dlrm-16", "--servers", "4", "--degree", "2", "--bandwidth", "100Gbps",
-        "--steps", "5", "-o", "plan.json", "--save-traffic", "traffic.npz",
+        "--steps", "5", "--effort", "quick", "-o", "plan.json", "--save-traffic", "traffic.npz",
         "--save-network", "network.json", "--quiet", directory=directory,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
