@@ -62,7 +62,7 @@ def test_joint_search_is_no_worse_than_the_strategy_alone():
 
 def test_the_steps_that_a_joint_plan_reports_reproduce_it():
     job, cluster = to.Job(small_dlrm(2)), to.Cluster(4, 2, "100Gbps")
-    for steps in (7, 60):
+    for steps in (7, 60, 150):
         options = SearchOptions(steps=steps, confirm="none")
         plan = to.co_optimize(job, cluster, options, baselines=())
         assert plan.search.steps <= steps
