@@ -49,7 +49,7 @@ def test_details_are_printed_where_asked(workplace):
     directory, _ = workplace
     result = inside("plan", "small.yaml", *FAST, "--details", directory=directory)
     for part in ("packet time", "fluid time", "exposed communication", "lower bound",
-                 "wiring: 2 ports", "seed 0, thorough effort, 12 steps", "note: "):  # fmt: skip
+                 "wiring: 2 ports", "seed 0, quick effort, 12 steps", "note: "):  # fmt: skip
         assert part in result.stdout
     sentence = refused("plan", "small.yaml", *FAST, "--details", "--json", directory=directory)
     assert sentence.startswith("--details is given, but")

@@ -16,6 +16,8 @@ from topoopt.bounds.gap import plan_bounds
 from topoopt.cli import main
 from topoopt.problem.options import SearchOptions
 
+LITTLE = SearchOptions(steps=12, effort="quick")
+
 
 def test_interrupting_from_the_keyboard_leaves_the_best_plan(workplace, tmp_path):
     program = "from topoopt.cli import main; main()"
@@ -45,9 +47,9 @@ def test_an_interrupted_comparison_says_so(workplace):
 
     job = to.Job(load_model(workplace[0] / "small.yaml"))
     cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
-    found = to.compare(job, cluster, SearchOptions(steps=12), fabrics=("fat-tree",), progress=stop)
+    found = to.compare(job, cluster, LITTLE, fabrics=("fat-tree",), progress=stop)
     assert found.interrupted and found.summary().endswith("interrupted: the best so far")
-    whole = to.compare(job, cluster, SearchOptions(steps=12), fabrics=("fat-tree",))
+    whole = to.compare(job, cluster, LITTLE, fabrics=("fat-tree",))
     assert not whole.interrupted and "interrupted" not in whole.summary()
 
 
@@ -158,7 +160,7 @@ def test_a_second_interrupt_does_not_wait_for_the_bounds(monkeypatch):
     monkeypatch.setattr("topoopt.codesign.once.plan_bounds", interrupted_bounds)
     job, cluster = to.Job(small_dlrm()), to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
     with pytest.raises(KeyboardInterrupt):
-        to.co_optimize(job, cluster, SearchOptions(steps=12), baselines=(), progress=press)
+        to.co_optimize(job, cluster, LITTLE, baselines=(), progress=press)
     assert reached == ["search", "before"]
 
 

@@ -159,7 +159,8 @@ def test_too_few_ports_to_join_the_servers(workplace):
 @pytest.mark.parametrize("servers", ["1", "2", "3"])
 def test_the_smallest_clusters_are_planned(workplace, servers, tmp_path):
     path = str(tmp_path / "plan.json")
-    options = ("--servers", servers, "--degree", "1", "--steps", "5", "-q", "-o", path)
+    little = ("--steps", "5", "--effort", "quick")
+    options = ("--servers", servers, "--degree", "1", *little, "-q", "-o", path)
     result = inside(*command_line("plan", options[:-3]), *options[-3:], directory=workplace[0])
     assert result.exit_code == 0, result.exception
     assert to.verify_plan(path).ok
@@ -167,7 +168,8 @@ def test_the_smallest_clusters_are_planned(workplace, servers, tmp_path):
 
 def test_a_batch_that_servers_do_not_divide_is_planned(workplace, tmp_path):
     path = str(tmp_path / "plan.json")
-    options = ("--gpus-per-server", "1", "--batch-per-gpu", "3", "--servers", "5", "--steps", "5")
+    little = ("--steps", "5", "--effort", "quick")
+    options = ("--gpus-per-server", "1", "--batch-per-gpu", "3", "--servers", "5", *little)
     result = inside(*command_line("plan", options), "-q", "-o", path, directory=workplace[0])
     assert result.exit_code == 0, result.exception
     plan = to.load_plan(path)

@@ -41,7 +41,7 @@ def test_a_configuration_is_listed_and_planned(config: Path, tmp_path: Path) -> 
     assert summary["name"] == "tiny-moe"
     plan = tmp_path / "plan.json"
     done = run("plan", config.parent, "--servers", 4, "--degree", 2, "--bandwidth", "100Gbps",
-               "--per-operator", "--steps", 5, "-q", "-o", plan)  # fmt: skip
+               "--per-operator", "--steps", 5, "--effort", "quick", "-q", "-o", plan)  # fmt: skip
     assert done.exit_code == 0, done.output
     document = json.loads(plan.read_text())
     assert document["job"]["model"]["name"] == "tiny-moe"
@@ -83,7 +83,7 @@ def test_profile_is_written_and_planned_with(config: Path, tmp_path: Path) -> No
     assert "operator shapes on cpu" in done.stdout
     assert load_profile(path).batch == 4 * 2 * 2
     done = run("plan", config, "--servers", 2, "--degree", 1, "--bandwidth", "100Gbps", "--steps",
-               2, "--batch-per-gpu", 2, "-q", "--per-operator", "--details",
+               2, "--effort", "quick", "--batch-per-gpu", 2, "-q", "--per-operator", "--details",
                "--profile", path)  # fmt: skip
     assert done.exit_code == 0, done.output
     assert "updates take no time" in done.stdout

@@ -436,7 +436,7 @@ def test_python_api_prints_what_the_readme_shows():
     plan = to.co_optimize(
         to.Job(small_dlrm()),
         to.Cluster(servers=4, degree=2, bandwidth="100Gbps"),
-        SearchOptions(steps=5),
+        SearchOptions(steps=5, effort="quick"),
     )
     assert_valid(plan)
     assert plan.summary().startswith("dlrm on 4 servers")

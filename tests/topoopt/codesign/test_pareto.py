@@ -24,7 +24,12 @@ from topoopt.codesign.pareto import Exploration, Grid, choose_degree, explore
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices, direct_connect_cost
 
-JOB = to.Job(small_dlrm(rows=1000, batch_per_gpu=32, bottom_width=64, top_width=128))
+JOB = to.Job(
+    small_dlrm(
+        2, rows=1000, batch_per_gpu=32, bottom_width=64, bottom_layers=1, top_width=128,
+        top_layers=1,
+    )
+)  # fmt: skip
 GRID = Grid((2, 4), (1, 2), ("40Gbps", "100Gbps"))
 FEW = SearchOptions(steps=2, confirm="none")
 NONE = SearchOptions(steps=0, confirm="none")
@@ -82,7 +87,7 @@ def test_pruning_changes_no_frontier_and_every_point_is_told(pruned):
 
 
 def test_designs_are_the_plans_of_their_clusters():
-    options = SearchOptions(steps=2)
+    options = SearchOptions(steps=2, effort="quick")
     found = explore(JOB, Grid((4,), (2,), ("100Gbps",)), options, seed=3)
     plan = to.co_optimize(JOB, to.Cluster(4, 2, "100Gbps"), options, seed=3, baselines=())
     assert found.designs[0].iteration_time_s == plan.iteration_time_s
@@ -226,6 +231,8 @@ def test_the_command(capsys, tmp_path, monkeypatch):
             *model,
             "--steps",
             "0",
+            "--effort",
+            "quick",
             "--json",
             "-q",
             "--save-plans",

@@ -114,19 +114,21 @@ def test_bad_numbers_are_refused(changes, reason):
 
 def test_checkpoints_of_other_questions_are_refused(plan, tmp_path):
     path = tmp_path / "search.json"
-    co_optimize(JOB, CLUSTER, SearchOptions(steps=2), seed=3, checkpoint=path)
+    question = {"seed": 3, "steps": 2, "checkpoint": path}
+    first = planned(JOB, CLUSTER, **question)
+    assert planned(JOB, CLUSTER, **question) == first
     for changes in ({"steps": 3}, {"seed": 4}, {"chains": 2}, {"baselines": ()}):
         with pytest.raises(InputError, match="of another question"):
-            planned(JOB, CLUSTER, **{"seed": 3, "steps": 2, **changes}, checkpoint=path)
+            planned(JOB, CLUSTER, **{**question, **changes})
     other = Cluster(servers=4, degree=2, bandwidth="25Gbps")
     with pytest.raises(InputError, match="of another question"):
-        co_optimize(JOB, other, SearchOptions(steps=2), seed=3, checkpoint=path)
+        planned(JOB, other, **question)
     plan.save(path)
     with pytest.raises(InputError, match="not a checkpoint"):
-        co_optimize(JOB, CLUSTER, SearchOptions(steps=2), seed=3, checkpoint=path)
+        planned(JOB, CLUSTER, **question)
     path.write_text(path.read_text()[:100])
     with pytest.raises(InputError):
-        co_optimize(JOB, CLUSTER, SearchOptions(steps=2), seed=3, checkpoint=path)
+        planned(JOB, CLUSTER, **question)
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def comparison():
     return to.compare(
         to.Job(small_dlrm()),
         to.Cluster(4, 2, "100Gbps"),
-        SearchOptions(steps=5),
+        SearchOptions(steps=5, effort="quick"),
         fabrics=("fat-tree", "expander"),
     )
 

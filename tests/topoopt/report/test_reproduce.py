@@ -28,13 +28,15 @@ def operator_question():
     return (
         to.Job(to.models.get_model("dlrm-16"), batch_per_gpu=128, optimizer="adam"),
         to.Cluster(4, 3, "25Gbps", "directed", "1.5us"),
-        SearchOptions(steps=5, chains=2, parameter_splits=False, schedule="compute"),
+        SearchOptions(
+            steps=5, effort="quick", chains=2, parameter_splits=False, schedule="compute"
+        ),
         5,
     )
 
 
 def restarted_question():
-    options = SearchOptions(steps=2, restarts=2, method="sequential")
+    options = SearchOptions(steps=2, effort="quick", restarts=2, method="sequential")
     return to.Job(to.models.get_model("dlrm-16")), to.Cluster(3, 2, "100Gbps"), options, 1
 
 

@@ -139,17 +139,14 @@ def test_crossing_ends_where_it_costs_its_share_of_all_before(monkeypatch):
 
 
 def test_the_steps_of_a_search_that_its_work_ended_reproduce_it():
-    found = [
-        run(
-            search(models.get_model("dlrm-16"), servers=8, rate="25Gbps"),
-            Budget(steps=20000, work=1e5),
-        )
-    ]
-    found.append(
-        run(search(models.get_model("dlrm-16"), servers=8, rate="25Gbps"), Budget(found[0].steps))
-    )
-    first, again = found
-    assert first.work >= 1e5
+    def ended(**budget):
+        return run(search(small_dlrm(), rate="25Gbps"), Budget(**budget))
+
+    first = ended(steps=20000, work=1e5)
+    again = ended(steps=first.steps)
+    # It ended by its work, and in rounds: the start alone takes half of that.
+    assert first.work >= 1e5 and not first.converged
+    assert ended(steps=20000, work=0.0).steps < first.steps < 20000
     assert (first.work, first.best.time, first.best.strategy) == (
         again.work, again.best.time, again.best.strategy,
     )  # fmt: skip

@@ -201,7 +201,7 @@ def test_an_interrupted_plan_is_the_best_by_trains():
     fabric = replace(rebuilt.fabric, transport=Transport(reconnect=True))
     assert jittered(fabric, tasks, 1, seed=0).mean == trains[-1]
     assert verify_plan(plan).ok
-    whole = planned(JOB, CLUSTER, **question)
+    whole = planned(JOB, CLUSTER, effort="quick", **question)
     assert whole.packet_time_s is not None
 
 
@@ -240,7 +240,7 @@ def test_the_stages_of_a_search_are_said_in_words():
     to.co_optimize(
         JOB,
         CLUSTER,
-        SearchOptions(steps=60, confirm="packet"),
+        SearchOptions(steps=60, effort="quick", confirm="packet"),
         seed=0,
         baselines=(),
         progress=lambda made: lines.append(_line(made)),

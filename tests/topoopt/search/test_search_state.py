@@ -20,7 +20,7 @@ from topoopt.search.driver import run, start
 from topoopt.search.methods import search_for
 from topoopt.search.search_state import StateFile
 
-JOB = Job(models.dlrm(tables=6, top_layers=2, bottom_layers=2, batch_per_gpu=64))
+JOB = Job(models.dlrm(tables=3, top_layers=1, bottom_layers=1, batch_per_gpu=64))
 CLUSTER = Cluster(servers=6, degree=2, bandwidth="10Gbps")
 
 
@@ -98,7 +98,7 @@ def test_a_killed_search_goes_on_to_the_same_plan(tmp_path, monkeypatch):
         "    if len(made) == 3:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "state.StateFile.save = kill\n"
-        "job = Job(models.dlrm(tables=6, top_layers=2, bottom_layers=2, batch_per_gpu=64))\n"
+        "job = Job(models.dlrm(tables=3, top_layers=1, bottom_layers=1, batch_per_gpu=64))\n"
         "cluster = Cluster(servers=6, degree=2, bandwidth='10Gbps')\n"
         "options = SearchOptions(steps=1000, confirm='none')\n"
         f"co_optimize(job, cluster, options, seed=1, baselines=(), checkpoint={str(path)!r})\n"

@@ -191,7 +191,7 @@ def test_the_command(tmp_path) -> None:
     plan = to.co_optimize(
         to.Job(to.models.get_model("bert-16")),
         to.Cluster(6, 3, "100Gbps"),
-        SearchOptions(steps=5),
+        SearchOptions(steps=5, effort="quick"),
         baselines=(),
     )
     plan.save(tmp_path / "plan.json")

@@ -28,6 +28,7 @@ from topoopt.problem.options import SearchOptions
 from topoopt.topology.network_file import save_network
 
 G = 1e9
+LITTLE = SearchOptions(steps=1, effort="quick")
 
 
 def data_parallel(servers):
@@ -53,7 +54,7 @@ def test_compare_scores_a_network_file(net):
     found = compare(
         to.Job(small_mlp()),
         to.Cluster(4, 2, "100Gbps"),
-        SearchOptions(steps=5),
+        LITTLE,
         fabrics=("ideal-switch", net),
     )
     row = found.fabrics[2]
@@ -68,10 +69,10 @@ def test_compare_takes_paths(net, tmp_path):
     job, cluster = to.Job(small_mlp()), to.Cluster(4, 2, "100Gbps")
     bare = tmp_path / "net"
     bare.write_text(Path(net).read_text())
-    found = compare(job, cluster, SearchOptions(steps=1), fabrics=(Path(net), bare))
+    found = compare(job, cluster, LITTLE, fabrics=(Path(net), bare))
     assert [row.fabric for row in found.fabrics] == ["topoopt", net, str(bare)]
     with pytest.raises(InputError, match="does not exist"):
-        compare(job, cluster, SearchOptions(steps=1), fabrics=[tmp_path / "no"])
+        compare(job, cluster, LITTLE, fabrics=[tmp_path / "no"])
 
 
 def test_compare_reads_the_file_that_bandwidth_wrote(tmp_path):
@@ -83,7 +84,8 @@ def test_compare_reads_the_file_that_bandwidth_wrote(tmp_path):
     assert result.exit_code == 0, (result.output, result.exception)
     result = CliRunner().invoke(app, [
         "compare", "bert-16", "--servers", "4", "--degree", "2", "--bandwidth", "100Gbps",
-        "--fabrics", f"ideal-switch,{path}", "--steps", "2", "--json", "--quiet",
+        "--fabrics", f"ideal-switch,{path}", "--steps", "2",
+        "--effort", "quick", "--json", "--quiet",
     ])  # fmt: skip
     assert result.exit_code == 0, (result.output, result.exception)
     rows = {row["fabric"]: row for row in json.loads(result.stdout)["fabrics"]}
@@ -94,12 +96,12 @@ def test_compare_reads_the_file_that_bandwidth_wrote(tmp_path):
 def test_compare_refuses_networks_that_do_not_fit(net, tmp_path):
     job = to.Job(small_mlp())
     with pytest.raises(InputError, match="has 4 servers, but the cluster 8"):
-        compare(job, to.Cluster(8, 2, "100Gbps"), SearchOptions(steps=1), fabrics=(net,))
+        compare(job, to.Cluster(8, 2, "100Gbps"), LITTLE, fabrics=(net,))
     with pytest.raises(InputError, match="does not exist"):
         compare(
             job,
             to.Cluster(4, 2, "100Gbps"),
-            SearchOptions(steps=1),
+            LITTLE,
             fabrics=(str(tmp_path / "no.json"),),
         )
 
