@@ -34,6 +34,7 @@ EXACT = {
     "deepseek-v2-lite": 15_706_484_224,
     "deepseek-v2": 235_741_434_880,
     "deepseek-v3": 671_026_419_200,
+    "deepseek-v3.2": 671_877_944_064,
     "qwen2-0.5b": 494_032_768,
     "qwen2-1.5b": 1_543_714_304,
     "qwen2-7b": 7_615_616_512,
@@ -57,6 +58,7 @@ EXACT = {
     "qwen3.5-27b": 26_895_998_464,
     "qwen3.5-35b-a3b": 34_660_610_688,
     "qwen3.5-397b-a17b": 396_346_350_336,
+    "glm-5": 743_911_218_432,
     "kimi-linear-48b-a3b": 49_122_681_728,
     "granite-4.0-h-small": 32_207_337_984,
     "nemotron-h-8b": 8_100_852_736,
@@ -109,6 +111,7 @@ def test_every_preset_is_held_against_a_published_count_and_names_its_source() -
     ("name", "billions"),
     [
         ("mixtral-8x7b", 12.9), ("mixtral-8x22b", 39.1), ("deepseek-v2", 21), ("deepseek-v3", 37),
+        ("deepseek-v3.2", 37), ("glm-5", 40),
         ("qwen1.5-moe-a2.7b", 2.7), ("qwen2-57b-a14b", 14), ("qwen3-30b-a3b", 3.3),
         ("qwen3-235b-a22b", 22), ("llama4-scout", 17), ("llama4-maverick", 17),
     ],
