@@ -265,6 +265,7 @@ SECTIONS = {
     "Transformer": "`job.model`, a transformer",
     "Attention": "`job.model.attention`",
     "LatentAttention": "`job.model.attention.latent`",
+    "Indexer": "`job.model.attention.latent.indexer`",
     "SlidingWindow": "`job.model.window`",
     "LinearAttention": "`job.model.linear`",
     "Experts": "`job.model.experts`",

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 from codesign_base import InputError
 from codesign_base.arguments import check_flags, check_kind, told
 from codesign_base.hashed_once import hashed_once
-from parallelism.transformers.attention import Attention, SlidingWindow
+from parallelism.transformers.attention import Attention, Indexer, SlidingWindow
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.limits import check_counts, check_layer_numbers
 from parallelism.transformers.linear_attention import LinearAttention
@@ -174,6 +174,11 @@ class Transformer:
                     raise InputError(f"{where}: {name}, but causal is False; leave one out")
         for name in ("without_feed_forward", "without_attention"):
             check_layer_numbers(f"{where}: {name}", getattr(self, name), self.layers)
+        if self.indexer is not None:
+            check_layer_numbers(f"{where}: indexer's shared", self.indexer.shared, self.layers)
+            if not self.causal or self.window:
+                beside = "a sliding window" if self.causal else "causal is False"
+                raise InputError(f"{where}: an indexer, but {beside}; leave one out")
         both = set(self.without_feed_forward) & set(self.without_attention)
         if both:
             raise InputError(
@@ -195,6 +200,21 @@ class Transformer:
     def has_attention(self, layer: int) -> bool:
         """Whether tokens meet each other's keys in a layer."""
         return layer not in self.without_attention and not self.has_linear(layer)
+
+    @property
+    def indexer(self) -> Indexer | None:
+        """What chooses the keys that a token meets, if anything does."""
+        return self.attention.latent.indexer if self.attention.latent else None
+
+    def has_indexer(self, layer: int) -> bool:
+        """Whether a layer chooses keys itself, as those of modules do."""
+        indexer = self.indexer
+        return indexer is not None and self.has_attention(layer) and layer not in indexer.shared
+
+    def is_sparse(self, layer: int, sequence: int) -> bool:
+        """Whether tokens meet only the keys that an indexer chose of all before them."""
+        indexer = self.indexer
+        return indexer is not None and self.has_attention(layer) and sequence > indexer.keys
 
     def has_feed_forward(self, layer: int) -> bool:
         """Whether a layer has a feed-forward part, be it dense or of experts."""
@@ -218,6 +238,8 @@ class Transformer:
         """Return the scores of a layer that count, over all of them, masked ones included."""
         if self.window is not None and self.slides(layer):
             return self.window.share(sequence)
+        if self.indexer is not None and self.has_attention(layer):
+            return self.indexer.share(sequence)
         return 0.5 if self.causal else 1.0
 
     def has_experts(self, layer: int) -> bool:
@@ -274,6 +296,8 @@ class Transformer:
         common = self.norms(layer) * self.norm_parameters()
         if self.has_attention(layer):
             common += self.attention.parameters(self.hidden)
+            if self.attention.latent and not self.has_indexer(layer):
+                common -= self.attention.latent.indexer_parameters(self.hidden)
         elif self.linear is not None and self.has_linear(layer):
             common += self.linear.parameters(self.hidden)
         if not self.has_feed_forward(layer):

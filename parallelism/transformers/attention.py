@@ -1,10 +1,51 @@
-"""How tokens of a layer meet: grouped queries, latent vectors, sliding windows."""
+"""How tokens of a layer meet: grouped queries, latent vectors, chosen keys, sliding windows."""
 
 from dataclasses import dataclass
 
 from codesign_base import InputError
 from codesign_base.arguments import check_flags, check_kind
 from parallelism.transformers.limits import check_counts, check_layer_numbers
+
+
+@dataclass(frozen=True)
+class Indexer:
+    """What chooses the keys that a token meets (DeepSeek Sparse Attention, V3.2, section 2.1).
+
+    It scores all keys before a token: the weighted sum, over its heads, of the positive products of
+    the token's queries with one key. Of a sequence of at most ``keys`` tokens all are chosen.
+
+    Parameters
+    ----------
+    heads, width : int
+        Heads of its queries, and their width, which is that of its key.
+    keys : int
+        Keys that a token meets at most.
+    shared : tuple of int
+        Layers without an indexer, which take what the layer before them took, in ascending order
+        (GLM-5.2).
+    """
+
+    heads: int
+    width: int
+    keys: int
+    shared: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_counts("indexer", self, {"heads": 1, "width": 1, "keys": 1})
+        check_layer_numbers("indexer: shared", self.shared)
+        if self.shared[:1] == (0,):
+            raise InputError(
+                "indexer: shared names layer 0, before which none chooses keys; leave it out"
+            )
+
+    def parameters(self, hidden: int, query_rank: int) -> int:
+        """Return its trainable parameters: of queries, the key and its norm, weights of heads."""
+        queries = query_rank * self.heads * self.width
+        return queries + (hidden + 2) * self.width + hidden * self.heads
+
+    def share(self, sequence: int) -> float:
+        """Return the scores of a sample with chosen keys, over all of them, later ones included."""
+        return _nearest(min(self.keys, sequence), sequence)
 
 
 @dataclass(frozen=True)
@@ -21,18 +62,32 @@ class LatentAttention:
         Width of the rotary part of queries and of the one key that all heads share.
     value_width : int
         Width of a head's value; the head's non-rotary key width is `Attention.head_width`.
+    indexer : Indexer, optional
+        Chooses the keys that a token meets; it reads the queries' latent vector, so that
+        ``query_rank`` is above 0.
     """
 
     kv_rank: int
     query_rank: int
     rope_width: int
     value_width: int
+    indexer: Indexer | None = None
 
     def __post_init__(self) -> None:
         check_counts(
             "latent attention", self,
             {"kv_rank": 1, "query_rank": 0, "rope_width": 0, "value_width": 1},
         )  # fmt: skip
+        check_kind("latent attention: indexer", self.indexer, Indexer | None, "None, or an Indexer")
+        if self.indexer and not self.query_rank:
+            raise InputError(
+                "latent attention: query_rank is 0 beside an indexer, which reads the queries' "
+                "latent vector; give its width"
+            )
+
+    def indexer_parameters(self, hidden: int) -> int:
+        """Return the parameters of a layer's indexer, where there is one."""
+        return self.indexer.parameters(hidden, self.query_rank) if self.indexer else 0
 
 
 @dataclass(frozen=True)
@@ -115,7 +170,7 @@ class Attention:
                 query = hidden * self.query_width
             down = hidden * (latent.kv_rank + latent.rope_width) + latent.kv_rank
             up = latent.kv_rank * self.heads * (self.head_width + latent.value_width)
-            return query + down + up + output
+            return query + down + up + output + latent.indexer_parameters(hidden)
         width = self.query_width + 2 * self.kv_heads * self.head_width
         width += self.value_width if self.output_gate else 0
         norms = 2 * self.head_width if self.head_norm else 0
@@ -153,6 +208,11 @@ class SlidingWindow:
         """Return the scores of a sample that count, over all of them, masked ones included."""
         width = min(self.width, sequence)
         if not self.chunked:
-            return width / sequence * (1.0 - 0.5 * width / sequence)
+            return _nearest(width, sequence)
         chunks, rest = divmod(sequence, width)
         return 0.5 * (chunks * width**2 + rest**2) / sequence**2
+
+
+def _nearest(width: int, sequence: int) -> float:
+    """Return the share of scores where a token meets as many keys as there are, or ``width``."""
+    return width / sequence * (1.0 - 0.5 * width / sequence)

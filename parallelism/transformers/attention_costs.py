@@ -1,11 +1,24 @@
-"""The passes of attention on one GPU: its projections and its core."""
+"""The passes of attention on one GPU: its projections, its core, and what chooses its keys."""
+
+from dataclasses import replace
 
 from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import LatentAttention
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.operands import cast_shares, operands
 from parallelism.transformers.shares import kv_heads_of, sequence_of, split_tokens
-from parallelism.transformers.work import Gemm, PassCosts, Work, elementwise, product_costs
+from parallelism.transformers.work import (
+    NOTHING,
+    Gemm,
+    PassCosts,
+    Work,
+    elementwise,
+    product_costs,
+)
+
+_SCORE = 4.0
+"""Bytes of an indexer's score, and of the number of a key."""
 
 
 def attention_core(
@@ -20,6 +33,12 @@ def attention_core(
 
     With context parallelism each rank has its share of the queries and meets all keys; causal
     work is balanced over ranks. A fused kernel skips what a mask hides, an unfused one does not.
+
+    Where an indexer chose keys, a kernel reads them as they are before the up-projections, once for
+    all heads: of a head keys are as wide as the latent and the rotary part, values as the latent
+    part, and each token meets its chosen keys only (FlashMLA's sparse kernels). They are read from
+    memory once, as if caches held what several tokens chose. A sequence of no more tokens than are
+    chosen is attended to as without an indexer.
     """
     length = sequence_of(model, sequence)
     attention, element = model.attention, float(model.dense_bytes)
@@ -28,11 +47,16 @@ def attention_core(
     batched = layout.microbatch * heads
     key = attention.query_width / attention.heads
     value = attention.value_width / attention.heads
-    if implementation.flash:
+    sparse, latent = model.is_sparse(layer, length), attention.latent
+    if implementation.flash or sparse:
         visible = model.score_share(layer, length)
+        kept = batched * length * (key + value)
+        if sparse and latent is not None:
+            key, value = latent.kv_rank + latent.rope_width, latent.kv_rank
+            kept = layout.microbatch * length * key
         flops = 2.0 * batched * local * length * (key + value) * visible
         # Queries, keys, values and output once; the backward pass also reads their gradients.
-        moved = element * batched * (local * (key + value) + length * (key + value))
+        moved = element * (batched * local * (key + value) + kept)
         # S = QK and dP = dO V' ; dV = P' dO, dQ = dS K, dK = dS' Q.
         back = 2.0 * batched * local * length * (3 * key + 2 * value) * visible
         return PassCosts(
@@ -121,3 +145,90 @@ def up_projections(
         query = attention.query_width / layout.tensor
         costs += product_costs(tokens, query, latent.query_rank, 1, *sums)
     return costs
+
+
+def indexer_costs(
+    model: Transformer,
+    latent: LatentAttention,
+    layout: Layout,
+    implementation: Implementation,
+    length: int,
+) -> PassCosts:
+    """Return the passes of a layer's indexer: projections, scores, and the choice of keys.
+
+    Parameters
+    ----------
+    model : Transformer
+    latent : LatentAttention
+        With an indexer.
+    layout : Layout
+    implementation : Implementation
+    length : int
+        Tokens of a sample.
+
+    Returns
+    -------
+    PassCosts
+
+    Notes
+    -----
+    Every tensor rank does all of it (Megatron-Core, ``dsa.py``), for all keys before a token, also
+    of a sequence so short that all are chosen. Scores are written in FP32 and read by the choice.
+    It learns by a loss of its own (DeepSeek-V3.2, section 2.1.1, sparse training): scores of chosen
+    keys by attention's heads, which each rank makes again for its own heads, are compared with its
+    own. Its scores of them are made again, and gradients of its queries, keys and weights follow;
+    none goes to what it reads. Of the loss nothing but these products is counted. Training on all
+    keys, with which it begins, is another job.
+    """
+    indexer = latent.indexer
+    assert indexer is not None
+    sums = operands(model, implementation, layer=True)
+    tokens = layout.microbatch * length / layout.context
+    queries, hidden = indexer.heads * indexer.width, model.hidden
+    costs = product_costs(tokens, queries, latent.query_rank, 1, *sums)
+    costs += product_costs(tokens, indexer.width + indexer.heads, hidden, 1, *sums)
+    costs = replace(costs, backward_input=NOTHING)
+    each, scores = 2.0 * queries, 0.5 * tokens * length
+    chosen = tokens * length * indexer.share(length)
+    heads, key = model.attention.heads / layout.tensor, latent.kv_rank + latent.rope_width
+    moved = model.dense_bytes * (tokens * queries + layout.microbatch * length * indexer.width)
+    # The norm of the key, and positions of queries and key.
+    narrow = 2.0 * model.dense_bytes * tokens * (queries + 2 * indexer.width)
+    return (
+        costs
+        + elementwise(narrow, 1.5 * narrow, 2)
+        + PassCosts(
+            forward=Work(
+                attention_flops=each * scores + 2.0 * chosen * heads * key,
+                attention_traffic=moved,
+                traffic=2 * _SCORE * scores, kernels=2,
+            ),
+            backward_input=Work(
+                attention_flops=3 * each * chosen, attention_traffic=2.0 * moved,
+                traffic=_SCORE * chosen, kernels=1,
+            ),
+        )
+    )  # fmt: skip
+
+
+def stated_sparse_flops(
+    model: Transformer, latent: LatentAttention, layer: int, length: int
+) -> float:
+    """Return a third of a sample's operations that published figures count in sparse attention.
+
+    As Megatron Bridge counts (``flop_utils.py``) where the indexer learns from chosen keys: the
+    core in the form of `attention_core`, over the keys that were chosen, forward and twice that
+    backward; of the indexer, projections forward and gradients of their weights, scores of all
+    keys, gradients of those chosen, and attention's scores of these that it learns from.
+    """
+    indexer, attention = latent.indexer, model.attention
+    assert indexer is not None
+    chosen = length**2 * indexer.share(length)
+    found = 2.0 * chosen * attention.heads * (2 * latent.kv_rank + latent.rope_width)
+    if model.has_indexer(layer):
+        weights = latent.indexer_parameters(model.hidden) - 2 * indexer.width
+        one = 2.0 * indexer.heads * (indexer.width + 1)
+        training = 4.0 * length * weights + one * (0.5 * length**2 + 2.0 * chosen)
+        training += 2.0 * chosen * attention.heads * (latent.kv_rank + latent.rope_width)
+        found += training / 3.0
+    return found

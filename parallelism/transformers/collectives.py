@@ -14,6 +14,7 @@ from parallelism.transformers.reach import copies_sent
 from parallelism.transformers.shares import (
     gathered_width,
     kv_heads_of,
+    sequence_of,
     split_tokens,
     sums_once,
     tokens_of,
@@ -94,8 +95,12 @@ def layer_communications(
     (`shares.sums_once`), be the feed-forward part dense or that of shared experts; what routed
     experts get and give back is no share of a sum over the tensor group. What attention gathers,
     and whose gradients it sums, are latent vectors where there are some (`shares.gathered_width`).
-    Context parallelism passes keys and values around a ring, and in the backward pass their
-    gradients as well. Experts get each token's copies by all-to-all and give them back; the
+    An indexer needs its layer's whole input and the queries' latent vector, which it sends no
+    gradients of: tensor ranks gather both for it, and sum the scores of chosen keys by their heads,
+    in FP32, that it learns from (Megatron-Core, ``dsa.py``). Context parallelism
+    passes keys and values around a ring, and in the backward pass their gradients as well; where
+    an indexer chose keys, latent vectors and its own keys instead (which Megatron-Core gathers at
+    once, and so keeps). Experts get each token's copies by all-to-all and give them back; the
     busiest rank counts, with its ``load_imbalance``. With both, the tensor ranks that split an
     expert gather what arrived.
     """
@@ -158,12 +163,22 @@ def _layer_pass(
             if when == "backward" and not kept:
                 again = Communication("allgather", "tensor", ranks, read / fewer, 1, "weight")
                 yield replace(again, exposed=exposed)
+    attention = model.attention
+    latent, indexer = attention.latent, model.indexer if model.has_indexer(layer) else None
+    if latent and indexer and layout.tensor > 1 and when != "backward":
+        if layout.sequence_parallel:
+            read = element * tokens * (model.hidden + latent.query_rank)
+            yield Communication("allgather", "tensor", layout.tensor, read, 1, when)
+        scores = 4.0 * tokens * min(indexer.keys, sequence_of(model, sequence))
+        yield Communication("allreduce", "tensor", layout.tensor, scores, 1, when)
     if layout.context > 1 and model.has_attention(layer):
-        attention = model.attention
-        if attention.latent is None:
+        if latent is None:
             width = 2.0 * kv_heads_of(attention, layout) * attention.head_width
+        elif model.is_sparse(layer, sequence_of(model, sequence)):
+            width = float(latent.kv_rank + latent.rope_width)
         else:
             width = (attention.query_width + attention.value_width) / layout.tensor
+        width += indexer.width if indexer else 0
         passed = 2 if when == "backward" else 1
         yield Communication(
             "ring", "context", layout.context, element * tokens * width, passed, when

@@ -5,7 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from parallelism.transformers.attention import Attention, LatentAttention
+from parallelism.transformers.attention import Attention, Indexer, LatentAttention
 from parallelism.transformers.config_fields import ConfigFields
 from parallelism.transformers.config_parts import (
     biased,
@@ -197,6 +197,55 @@ def _deepseek(config: ConfigFields) -> dict[str, Any]:
     return latent_layers(config) | {"experts": experts}
 
 
+def _deepseek_v32(config: ConfigFields) -> dict[str, Any]:
+    config.assume(n_group=8, topk_group=4, q_lora_rank=1536)
+    return _with_indexer(config, 64, [])
+
+
+def _glm_moe_dsa(config: ConfigFields) -> dict[str, Any]:
+    config.assume(q_lora_rank=2048, qk_nope_head_dim=192, v_head_dim=256)
+    return _with_indexer(config, 32, _sharing(config, layers_of(config)))
+
+
+def _with_indexer(config: ConfigFields, heads: int, shared: list[int]) -> dict[str, Any]:
+    """Return layers of latent attention that meet the keys which indexers choose.
+
+    ``heads`` is the family's own number of the indexer's; ``shared`` are layers without one.
+    """
+    config.assume(n_shared_experts=1, first_k_dense_replace=3, kv_lora_rank=512)
+    if any(kind != "indexed_attention" for kind in config.words("layer_types")):
+        raise config.wrong("layer_types", "only indexed_attention is known of this family")
+    described = dense_first(config, _deepseek(config))
+    indexer = Indexer(
+        config.count("index_n_heads", default=heads),
+        config.count("index_head_dim", default=128),
+        config.count("index_topk", default=2048),
+        tuple(shared),
+    )
+    attention = described["attention"]
+    latent = replace(attention.latent, indexer=indexer)
+    return described | {"attention": replace(attention, latent=latent)}
+
+
+def _sharing(config: ConfigFields, layers: int) -> list[int]:
+    """Return the layers that take the keys of the layer before, listed or from a step."""
+    config.ignore("indexer_types", "index_topk_pattern")
+    every = max(config.count("index_topk_freq", default=1, least=0), 1)
+    first = config.count("index_skip_topk_offset", default=2, least=0)
+    for name in ("indexer_types", "index_topk_pattern"):
+        given = config.data.get(name)
+        if given is None:
+            continue
+        if isinstance(given, str) and name == "index_topk_pattern":
+            given = [{"F": "full", "S": "shared"}.get(letter) for letter in given]
+        if not isinstance(given, list) or any(kind not in ("full", "shared") for kind in given):
+            raise config.wrong(name, "give full or shared for each layer")
+        if len(given) != layers:
+            raise config.wrong(name, f"it names {len(given)} of {layers} layers; give all")
+        return [layer for layer, kind in enumerate(given) if kind == "shared"]
+    return [layer for layer in range(layers) if max(layer - first + 1, 0) % every]
+
+
 def _glm4_moe_lite(config: ConfigFields) -> dict[str, Any]:
     config.assume(n_shared_experts=1, first_k_dense_replace=1)
     return dense_first(config, _deepseek(config))
@@ -303,9 +352,11 @@ EXPERT_FAMILIES: Mapping[str, Callable[[ConfigFields], dict[str, Any]]] = Mappin
         "qwen3_vl_moe_text": _qwen3_moe,
         "deepseek_v2": _deepseek,
         "deepseek_v3": _deepseek,
+        "deepseek_v32": _deepseek_v32,
         "kimi_k2": _deepseek,
         "glm4_moe": _glm4_moe,
         "glm4_moe_lite": _glm4_moe_lite,
+        "glm_moe_dsa": _glm_moe_dsa,
         "bailing_moe_v2": _bailing,
         "dots1": _dots1,
         "ernie4_5_moe": _ernie_moe,

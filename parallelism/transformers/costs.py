@@ -8,7 +8,13 @@ from dataclasses import replace
 from functools import lru_cache
 
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.attention_costs import attention_core, projections, up_projections
+from parallelism.transformers.attention_costs import (
+    attention_core,
+    indexer_costs,
+    projections,
+    stated_sparse_flops,
+    up_projections,
+)
 from parallelism.transformers.end_costs import embedding_costs, head_costs
 from parallelism.transformers.feed_forward_costs import expert_costs, feed_forward_costs
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
@@ -82,6 +88,9 @@ def _layer_costs(
     if model.has_attention(layer):
         core = attention_core(model, layout, implementation, layer=layer, sequence=length)
         rest = projections(model, layout, implementation, tokens)
+        latent = model.attention.latent
+        if latent is not None and model.has_indexer(layer):
+            rest += indexer_costs(model, latent, layout, implementation, length)
     elif model.linear is not None and model.has_linear(layer):
         core = linear_core(model, model.linear, layout, tokens)
         rest = linear_projections(model, model.linear, layout, implementation, tokens)
@@ -193,7 +202,8 @@ def model_flops(
     float
         Products only, backward twice forward, all attention scores even if masked, of a layer with
         a sliding window twice those within, of linear attention what
-        `linear_costs.stated_flops_of_token` says. For a GPT-like model this is
+        `linear_costs.stated_flops_of_token` says, of an indexer and the keys that it chose what
+        `attention_costs.stated_sparse_flops` does. For a GPT-like model this is
         ``72 B s l h^2 (1 + s / 6h + V / 12 l h)`` or, with recomputation,
         ``96 B s l h^2 (1 + s / 6h + V / 16 l h)`` (the formulas of Korthikanti et al., 2022, and
         of Narayanan et al., 2021).
@@ -216,6 +226,13 @@ def model_flops(
             tokens = sequence_of(model, sequence)
             one -= linear_core(model, model.linear, layout, tokens).forward.flops
             one += tokens * model.linear.heads * stated_flops_of_token(model.linear)
+        latent = model.attention.latent
+        if latent is not None and latent.indexer is not None and model.has_attention(layer):
+            length = sequence_of(model, sequence)
+            one -= attention_core(model, layout, plain, layer=layer, sequence=length).forward.flops
+            if model.has_indexer(layer):
+                one -= indexer_costs(model, latent, layout, plain, length).forward.flops
+            one += stated_sparse_flops(model, latent, layer, length)
         layers += count * one
     ends = head_costs(model, layout, plain, sequence=sequence).forward.flops
     if model.patch:

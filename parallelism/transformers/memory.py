@@ -154,8 +154,11 @@ def _layer_activations(
     rest += model.norms(layer) * implementation.norm_bytes * own * hidden
     core = 0.0
     if model.has_attention(layer):
-        core = _core_activations(model, layout, implementation, sequence)
-        rest += _attention_activations(model, layout, tokens, element, cast)
+        core = _core_activations(model, layer, layout, implementation, sequence)
+        sparse = model.is_sparse(layer, sequence_of(model, sequence))
+        rest += _attention_activations(model, layout, tokens, element, cast, sparse=sparse)
+        if model.has_indexer(layer):
+            rest += _indexer_activations(model, layout, tokens, sequence, element)
     elif model.linear is not None and model.has_linear(layer):
         rest += _linear_activations(model.linear, layout, tokens, element, cast)
     product = 0.0 if "activations" in layout.modules else cast
@@ -178,7 +181,11 @@ def _layer_activations(
 
 
 def _core_activations(
-    model: Transformer, layout: Layout, implementation: Implementation, sequence: int | None
+    model: Transformer,
+    layer: int,
+    layout: Layout,
+    implementation: Implementation,
+    sequence: int | None,
 ) -> float:
     """Return the bytes of scores and what is made of them; a fused kernel keeps row sums."""
     length, element = sequence_of(model, sequence), float(model.dense_bytes)
@@ -186,16 +193,27 @@ def _core_activations(
         layout.microbatch * model.attention.heads / layout.tensor,
         length / layout.context,
     )
-    if implementation.flash:
+    if implementation.flash or model.is_sparse(layer, length):
         return 4.0 * batched * rows
     kept = 2 * element + 1 if implementation.dropout else element
     return kept * batched * rows * length
 
 
 def _attention_activations(
-    model: Transformer, layout: Layout, tokens: float, element: float, cast: float
+    model: Transformer,
+    layout: Layout,
+    tokens: float,
+    element: float,
+    cast: float,
+    *,
+    sparse: bool = False,
 ) -> float:
-    """Return the bytes of queries, keys, values, what they are made of, and of their output."""
+    """Return the bytes of queries, keys, values, what they are made of, and of their output.
+
+    Where a kernel reads chosen keys as they are before the up-projections (``sparse``), queries
+    before and after they are projected to the keys' latent width, outputs of that width, and
+    latent keys with their rotary part, which all heads share.
+    """
     attention, own, tensor = model.attention, split_tokens(tokens, layout), layout.tensor
     kept = element * tokens * attention.value_width / tensor
     if attention.output_gate:  # the gate, and the output as the product reads it
@@ -207,7 +225,11 @@ def _attention_activations(
         return kept + element * tokens * (attention.query_width / tensor + key_value)
     latent = attention.latent
     narrow = latent.kv_rank + latent.query_rank
-    wide = 2 * attention.query_width + attention.heads * latent.value_width
+    wide = float(2 * attention.query_width + attention.heads * latent.value_width)
+    if sparse:
+        key = latent.kv_rank + latent.rope_width
+        wide = float(attention.heads * (attention.head_width + key))
+        kept += element * tokens * (attention.heads * latent.kv_rank / tensor + key)
     if "norms" in layout.modules:
         kept += own * element * (narrow + latent.rope_width)
     else:
@@ -215,6 +237,22 @@ def _attention_activations(
     if "up-projections" not in layout.modules:
         kept += element * tokens * wide / tensor
     return kept
+
+
+def _indexer_activations(
+    model: Transformer, layout: Layout, tokens: float, sequence: int | None, element: float
+) -> float:
+    """Return the bytes of an indexer's inputs, queries, keys before and after their norm, choice.
+
+    Its inputs are kept for other products already but where tensor ranks gathered them.
+    """
+    latent, indexer = model.attention.latent, model.indexer
+    assert latent is not None
+    assert indexer is not None
+    kept = element * (indexer.heads * indexer.width + 2 * indexer.width + indexer.heads)
+    if layout.tensor > 1 and layout.sequence_parallel:
+        kept += element * (model.hidden + latent.query_rank)
+    return tokens * (kept + 4.0 * min(indexer.keys, sequence_of(model, sequence)))
 
 
 def _linear_activations(
@@ -404,7 +442,7 @@ def _buffers(
     A layer's input gathered over the tensor group; the loss of one microbatch; two received
     outputs or gradients; with ZeRO 3, the gathered weights of the layer at work and of the
     next; with ZeRO 2 and 3, the gradients of the layer at work, before they are scattered; what
-    is computed again.
+    is computed again; an indexer's scores of all keys in FP32.
     """
     tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
     gathered = element * tokens * model.hidden if layout.tensor > 1 else 0.0
@@ -415,8 +453,10 @@ def _buffers(
         kept = min(4.0, implementation.logit_bytes) / layout.tensor
         gathered += tokens * model.vocabulary * (copies - kept)
     received = 2 * element * split_tokens(tokens, layout) * model.hidden
-    again = weights = 0.0
+    again = weights = scores = 0.0
     for layer in {layer for part in parts for layer, _ in part.kinds(model)}:
+        if model.has_indexer(layer):
+            scores = 4.0 * tokens * sequence_of(model, sequence)
         one = layer_activations(model, layer, layout, implementation, sequence=sequence)
         if layout.recompute == "full":
             again = max(again, one.rest + one.core)
@@ -430,4 +470,4 @@ def _buffers(
             count = layer_weights(model, layer, layout)
             whole = 2 * element * (layout.zero == 3) + implementation.gradient_bytes
             weights = max(weights, whole * (count.dense + count.expert))
-    return gathered + (received if layout.pipeline > 1 else 0.0) + again + weights
+    return gathered + (received if layout.pipeline > 1 else 0.0) + again + weights + scores

@@ -12,7 +12,7 @@ from parallelism.operators.elementwise import add, softmax_split
 from parallelism.operators.layers import dense, embedding, layer_norm, rms_norm
 from parallelism.operators.shapes import Tensor
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.attention import Attention, LatentAttention
+from parallelism.transformers.attention import Attention, Indexer, LatentAttention
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.linear_costs import core_flops_of_token
 
@@ -25,7 +25,7 @@ def default_batch(sequence: int) -> int:
     return 1 << (max(1, _DEFAULT_TOKENS // sequence).bit_length() - 1)
 
 
-def core_flops(attention: Attention, sequence: int, share: float) -> float:
+def core_flops(attention: Attention, sequence: int, share: float, *, sparse: bool = False) -> float:
     """Return the forward FLOPs of scores, softmax and weighted sum of one sample.
 
     Parameters
@@ -34,9 +34,13 @@ def core_flops(attention: Attention, sequence: int, share: float) -> float:
     sequence : int
     share : float
         Of the scores that count, half under a causal mask.
+    sparse : bool
+        Keys were chosen, and each head meets them as they are before the up-projections.
     """
     scores = sequence * sequence * share
     widths = attention.query_width + attention.value_width
+    if sparse and attention.latent:
+        widths = attention.heads * (2 * attention.latent.kv_rank + attention.latent.rope_width)
     return scores * (2.0 * widths + 5.0 * attention.heads)
 
 
@@ -75,6 +79,9 @@ def model_graph(
     a partial sum, as with expert parallelism over replicated activations. An all-to-all that
     sends every token to its experts alone moves fewer bytes where there are more parts than
     experts a token.
+
+    An indexer is an operator of its own, which is not split and returns the numbers of a token's
+    keys; layers that share a choice read that of the layer before.
     """
     if model.positions and model.sequence > model.positions:
         raise InputError(
@@ -86,8 +93,9 @@ def model_graph(
         model.name, batch, model.dense_bytes if element_bytes is None else element_bytes
     )
     x = _embed(build, model)
+    chosen: list[Tensor] = []
     for layer in range(model.layers):
-        x = _layer(build, model, layer, f"layer_{layer}", x)
+        x = _layer(build, model, layer, f"layer_{layer}", x, chosen)
     normed = _norm(build, model, "final_norm", x)
     if model.classes:
         dense(build, "classifier", normed, model.classes, first_only=True)
@@ -110,7 +118,7 @@ def _predict_further(build: GraphBuilder, model: Transformer, at: str, x: Tensor
         flops=(flops, 2 * flops), elements=(traffic, 2 * traffic), parameters=2 * hidden**2,
         splits=legal_splits((Mode.OUTPUT, hidden)), profile_key=f"Dense_{2 * hidden}_{hidden}",
     )  # fmt: skip
-    x = _layer(build, model, model.layers, at, joined)
+    x = _layer(build, model, model.layers, at, joined, [])
     normed = _norm(build, model, f"{at}_final_norm", x)
     logits = dense(
         build, f"{at}_vocabulary_projection", normed, model.vocabulary, bias=False, reused=True
@@ -156,14 +164,22 @@ def _norm(build: GraphBuilder, model: Transformer, name: str, x: Tensor) -> Tens
     return (layer_norm if model.norm == "layernorm" else rms_norm)(build, name, x)
 
 
-def _layer(build: GraphBuilder, model: Transformer, layer: int, at: str, x: Tensor) -> Tensor:
-    """Append one layer: attention, then (or beside it) the feed-forward part."""
+def _layer(
+    build: GraphBuilder, model: Transformer, layer: int, at: str, x: Tensor, chosen: list[Tensor]
+) -> Tensor:
+    """Append one layer: attention, then (or beside it) the feed-forward part.
+
+    Its own choice of keys is added to those of the layers before.
+    """
     parts: list[Tensor] = []
     normed = x
     if model.has_linear(layer) or model.has_attention(layer):
         normed = _norm(build, model, f"{at}_attention_norm", x)
-        mixer = _linear_attention if model.has_linear(layer) else _attention
-        parts = [mixer(build, model, layer, f"{at}_attention", normed)]
+        name = f"{at}_attention"
+        if model.has_linear(layer):
+            parts = [_linear_attention(build, model, name, normed)]
+        else:
+            parts = [_attention(build, model, layer, name, normed, chosen)]
         if model.layer_norms == 4:
             parts = [_norm(build, model, f"{at}_attention_post_norm", parts[0])]
         if not model.parallel:
@@ -184,8 +200,10 @@ def _layer(build: GraphBuilder, model: Transformer, layer: int, at: str, x: Tens
     return add(build, f"{at}_feed_forward_add", [x, *parts, *fed])
 
 
-def _attention(build: GraphBuilder, model: Transformer, layer: int, name: str, x: Tensor) -> Tensor:
-    """Append the attention layer; latent vectors are operators of their own."""
+def _attention(
+    build: GraphBuilder, model: Transformer, layer: int, name: str, x: Tensor, chosen: list[Tensor]
+) -> Tensor:
+    """Append the attention layer; latent vectors and indexers are operators of their own."""
     attention, hidden, tokens = model.attention, model.hidden, model.sequence
     parameters = attention.parameters(hidden)
     latent = attention.latent
@@ -204,8 +222,12 @@ def _attention(build: GraphBuilder, model: Transformer, layer: int, name: str, x
             flops=(4.0 * tokens * norms, 8.0 * tokens * norms),
             elements=(3 * low.elements, 5 * low.elements), parameters=norms,
         )  # fmt: skip
-        parameters -= hidden * made + norms
+        parameters -= hidden * made + norms + latent.indexer_parameters(hidden)
         inputs = [low] if latent.query_rank else [x, low]
+        if latent.indexer is not None:
+            if model.has_indexer(layer):
+                chosen.append(_indexer(build, model, latent, latent.indexer, name, [x, low]))
+            inputs += chosen[-1:]
         keys = attention.heads * (attention.head_width + latent.value_width)
         read = attention.query_width + keys
         flops = (
@@ -214,7 +236,8 @@ def _attention(build: GraphBuilder, model: Transformer, layer: int, name: str, x
             * ((latent.query_rank or hidden) * attention.query_width + latent.kv_rank * keys)
         )
         extent = attention.heads
-    flops += core_flops(attention, tokens, model.score_share(layer, tokens))
+    sparse = model.is_sparse(layer, tokens)
+    flops += core_flops(attention, tokens, model.score_share(layer, tokens), sparse=sparse)
     flops += 2.0 * tokens * attention.value_width * hidden
     # Inputs, queries, keys and values written and read again, the sum, and the output.
     width = sum(t.channels for t in inputs) + 2 * read + 2 * attention.value_width + hidden
@@ -227,9 +250,31 @@ def _attention(build: GraphBuilder, model: Transformer, layer: int, name: str, x
     )  # fmt: skip
 
 
-def _linear_attention(
-    build: GraphBuilder, model: Transformer, layer: int, name: str, x: Tensor
+def _indexer(
+    build: GraphBuilder,
+    model: Transformer,
+    latent: LatentAttention,
+    indexer: Indexer,
+    name: str,
+    inputs: list[Tensor],
 ) -> Tensor:
+    """Append what scores all keys before a token and chooses some."""
+    tokens, hidden, keys = model.sequence, model.hidden, min(indexer.keys, model.sequence)
+    parameters = latent.indexer_parameters(hidden)
+    queries = indexer.heads * indexer.width
+    flops = 2.0 * tokens * (parameters - 2 * indexer.width) + float(tokens) ** 2 * queries
+    # Inputs; queries, key and weights of heads, written and read again; scores, and the choice.
+    width = sum(t.channels for t in inputs) + 2 * (queries + indexer.width + indexer.heads)
+    traffic = tokens * (width + tokens + keys)
+    numbers = (latent.query_rank, hidden, indexer.heads, indexer.width, keys)
+    return build.append(
+        f"{name}_indexer", OperatorKind.ATTENTION, inputs, (tokens, keys),
+        flops=(flops, 2 * flops), elements=(traffic, 2 * traffic), parameters=parameters,
+        profile_key="_".join(["Indexer", *(str(number) for number in numbers)]),
+    )  # fmt: skip
+
+
+def _linear_attention(build: GraphBuilder, model: Transformer, name: str, x: Tensor) -> Tensor:
     """Append linear attention, split by heads of keys."""
     linear, hidden, tokens = model.linear, model.hidden, model.sequence
     assert linear is not None
@@ -272,6 +317,8 @@ def _attention_key(model: Transformer, layer: int, latent: LatentAttention | Non
     mask = "causal" if model.causal else "full"
     if window is not None and model.slides(layer) and window.width < model.sequence:
         mask = f"{'chunks' if window.chunked else 'window'}_{window.width}"
+    if latent and latent.indexer and model.is_sparse(layer, model.sequence):
+        mask = f"chosen_{latent.indexer.keys}"
     name = "GatedAttention" if attention.output_gate else "GroupedAttention"
     return "_".join([name, *(str(number) for number in numbers), mask])
 

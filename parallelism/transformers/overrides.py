@@ -9,16 +9,16 @@ from parallelism.suggestions import suggestion
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.limits import MOST_LAYERS
 
-# Fields that list layers, themselves or in their ``full_layers``.
-_LISTED = ("window", "linear", "without_feed_forward", "without_attention")
+# Fields that list layers: themselves, in ``full_layers``, or in an indexer's ``shared``.
+_LISTED = ("window", "linear", "without_feed_forward", "without_attention", "attention")
 
 
 def override(model: Transformer, **changes: Any) -> Transformer:
     """Return a transformer with some of its fields replaced.
 
     Where ``layers`` is given, fewer layers are of the kinds that the first ones had (with a sliding
-    window, with linear attention, of one part), and more of them repeat the pattern, but for fields
-    that are given, too.
+    window, with linear attention, of one part, without an indexer of their own), and more of them
+    repeat the pattern, but for fields that are given, too.
 
     Raises
     ------
@@ -43,7 +43,10 @@ def _kinds_of(model: Transformer, layers: int, names: list[str]) -> dict[str, An
     values: Mapping[str, Any] = {name: getattr(model, name) for name in names}
     listed: dict[str, frozenset[int]] = {}
     for name, value in values.items():
-        if value:
+        if name == "attention":
+            if model.indexer is not None and model.indexer.shared:
+                listed[name] = frozenset(model.indexer.shared)
+        elif value:
             listed[name] = frozenset(getattr(value, "full_layers", value))
     known = [tuple(layer in found for found in listed.values()) for layer in range(model.layers)]
     if layers > model.layers:
@@ -58,6 +61,12 @@ def _kinds_of(model: Transformer, layers: int, names: list[str]) -> dict[str, An
         these = tuple(layer for layer in range(layers) if known[layer][place])
         if isinstance(values[name], tuple):
             found[name] = these
+        elif name == "attention":
+            attention = model.attention
+            assert attention.latent is not None
+            assert attention.latent.indexer is not None
+            indexer = replace(attention.latent.indexer, shared=these)
+            found[name] = replace(attention, latent=replace(attention.latent, indexer=indexer))
         else:
             full = replace(values[name], full_layers=these)
             found[name] = full if len(these) < layers else None

@@ -7,7 +7,7 @@ from typing import Any
 from codesign_base import InputError
 from parallelism.suggestions import suggestion
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.attention import Attention, LatentAttention, SlidingWindow
+from parallelism.transformers.attention import Attention, Indexer, LatentAttention, SlidingWindow
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.overrides import override
 from parallelism.transformers.presets_hybrid import HYBRIDS
@@ -22,6 +22,7 @@ _LLAMA3 = "Grattafiori et al., The Llama 3 Herd of Models, 2024, table 3; releas
 _MIXTRAL = "released configuration; Jiang et al., Mixtral of Experts, 2024; sequence chosen"
 _DEEPSEEK2 = "DeepSeek-V2, arXiv 2405.04434, section 3.1.2 and appendix; released configuration"
 _DEEPSEEK3 = "DeepSeek-V3, arXiv 2412.19437, section 4.2, without multi-token prediction"
+_DEEPSEEK32 = "DeepSeek-V3.2, arXiv 2512.02556, section 2; configuration; without its module"
 _QWEN2 = "Qwen2, arXiv 2407.10671, table 1; released configuration; sequence chosen"
 _QWEN25 = "Qwen2.5, arXiv 2412.15115, table 1; released configuration; sequence chosen"
 _QWEN3 = "Qwen3, arXiv 2505.09388, tables 1 and 2; released configuration; sequence chosen"
@@ -31,6 +32,7 @@ _LLAMA4 = "released configuration (Llama 4, text); sequence chosen"
 _GEMMA3 = "Gemma 3, arXiv 2503.19786, section 2; released configuration"
 _KIMI2 = "Kimi K2, arXiv 2507.20534, table 2; released configuration"
 _GLM45 = "GLM-4.5, arXiv 2508.06471, table 1, without multi-token prediction"
+_GLM5 = "released configuration (GLM-5), without multi-token prediction; sequence chosen"
 _MINIMAX2 = "released configuration (MiniMax-M2); sequence chosen"
 _VIT = (
     "Dosovitskiy et al., An Image is Worth 16x16 Words, ICLR 2021, table 1; 224x224, 1000 classes"
@@ -93,10 +95,13 @@ def _deepseek(
     vocabulary: int,
     experts: Experts,
     source: str,
+    *,
+    widths: tuple[int, int] = (128, 128),
+    indexer: Indexer | None = None,
 ) -> Transformer:
-    latent = LatentAttention(512, query_rank, rope_width=64, value_width=128)
+    latent = LatentAttention(512, query_rank, 64, widths[1], indexer)
     return Transformer(
-        name, layers, hidden, Attention(heads, heads, 128, latent=latent), feed_forward,
+        name, layers, hidden, Attention(heads, heads, widths[0], latent=latent), feed_forward,
         vocabulary, 4096, gated=True, experts=experts, source=source,
     )  # fmt: skip
 
@@ -210,6 +215,12 @@ _ALL = (
                 groups=8, groups_per_token=4),
         _DEEPSEEK3,
     ),
+    _deepseek(
+        "deepseek-v3.2", 61, 7168, 128, 1536, 18432, 129280,
+        Experts(256, 8, 2048, shared=1, shared_width=2048, first_dense=3, router_bias=True,
+                groups=8, groups_per_token=4),
+        _DEEPSEEK32, indexer=Indexer(64, 128, 2048),
+    ),
     _qwen("qwen2-0.5b", 24, 896, (14, 2), 4864, _QWEN2, head_width=64, tied=True),
     _qwen("qwen2-1.5b", 28, 1536, (12, 2), 8960, _QWEN2, tied=True),
     _qwen("qwen2-7b", 28, 3584, (28, 4), 18944, _QWEN2, vocabulary=152064),
@@ -252,6 +263,11 @@ _ALL = (
         4096, gated=True, source=_GLM45,
         experts=Experts(160, 8, 1536, shared=1, shared_width=1536, first_dense=3,
                         router_bias=True),
+    ),
+    _deepseek(
+        "glm-5", 78, 6144, 64, 2048, 12288, 154880,
+        Experts(256, 8, 2048, shared=1, shared_width=2048, first_dense=3, router_bias=True),
+        _GLM5, widths=(192, 256), indexer=Indexer(32, 128, 2048),
     ),
     Transformer(
         "minimax-m2", 62, 3072, Attention(48, 8, 128, wide_norm=True), 1536, 200064, 4096,
@@ -298,6 +314,8 @@ def describe(model: Transformer) -> str:
     heads = f"{model.attention.heads} heads"
     if model.attention.latent is not None:
         heads += " of latent attention"
+        if model.indexer is not None:
+            heads += f" to {model.indexer.keys} chosen keys"
     elif model.attention.kv_heads < model.attention.heads:
         heads += f" on {model.attention.kv_heads} keys"
     experts = model.experts

@@ -18,11 +18,14 @@ def layer_kinds(
     """Return (an example's index, count) of the kinds of layers in a range.
 
     Dense layers come before those with experts, and of each those that meet all keys before those
-    with a sliding window or linear attention. The example is the model's first layer of the kind,
-    be it outside the range. ``more`` layers of modules for multi-token prediction are added.
+    with a sliding window or linear attention, or that take keys chosen before. The example is the
+    model's first layer of the kind, be it outside the range. ``more`` layers of modules for
+    multi-token prediction are added.
     """
     parts = model.without_feed_forward or model.without_attention
-    if model.experts is None and model.window is None and model.linear is None and not parts:
+    same = model.indexer is None or not model.indexer.shared
+    same = same and model.window is None and model.linear is None and not parts
+    if model.experts is None and same:
         return ((0, count + more),) if count + more else ()
     kinds = _kinds_of(model)
     met = Counter(kinds[first : first + count] + kinds[model.layers :] * more)
@@ -39,6 +42,7 @@ def _kinds_of(model: Transformer) -> tuple[tuple[bool, ...], ...]:
         (
             model.has_experts(i), model.slides(i), model.has_linear(i),
             not model.has_feed_forward(i), not (model.has_attention(i) or model.has_linear(i)),
+            not model.has_indexer(i),
         )
         for i in range(model.layers + 1)
     )  # fmt: skip

@@ -113,14 +113,16 @@ class WeightCount:
 def layer_weights(model: Transformer, layer: int, layout: Layout) -> WeightCount:
     """Return the weights of one layer on one GPU.
 
-    Norms, biases of outputs, routers, projections to latent vectors (and, of experts, from them:
-    Megatron-Core, ``moe_layer.py``) and key / value heads beyond the tensor degree are on every
-    tensor rank; all else is split.
+    Norms, biases of outputs, routers, indexers, projections to latent vectors (and, of experts,
+    from them: Megatron-Core, ``moe_layer.py``) and key / value heads beyond the tensor degree are
+    on every tensor rank; all else is split.
     """
     hidden, tensor, linear = model.hidden, layout.tensor, model.linear
     dense = float(model.norms(layer) * model.norm_parameters())
     if model.has_attention(layer):
         dense += _attention_weights(model, layout)
+        if model.attention.latent and model.has_indexer(layer):
+            dense += model.attention.latent.indexer_parameters(hidden)
     elif linear is not None and model.has_linear(layer):
         dense += linear.shared_parameters(hidden) + linear.split_parameters(hidden) / tensor
     if not model.has_feed_forward(layer):

@@ -25,6 +25,19 @@ def llama_like(
     } | more  # fmt: skip
 
 
+def sparse(
+    kind: str, layers: int, hidden: int, heads: int, width: int, words: int, **more: Any
+) -> Config:
+    """Return a configuration of latent attention to keys that an indexer chooses."""
+    return llama_like(
+        kind, layers, hidden, heads, heads, width, words, attention_bias=False, ep_size=1,
+        first_k_dense_replace=3, index_head_dim=128, index_topk=2048, kv_lora_rank=512,
+        moe_intermediate_size=2048, moe_layer_freq=1, n_routed_experts=256, n_shared_experts=1,
+        num_experts_per_tok=8, num_nextn_predict_layers=1, qk_rope_head_dim=64,
+        tie_word_embeddings=False, **more,
+    )  # fmt: skip
+
+
 def parse(data: Config, **arguments: Any) -> Transformer:
     """Return the transformer of a configuration."""
     return transformer_from_config(data, "configuration 'x'", name="x", **arguments)
@@ -183,9 +196,21 @@ PUBLISHED: dict[str, tuple[Config, int, float | None]] = {
                    shared_intermediate_size=0, use_qk_norm=True),
         228_689_764_864, 11.0,
     ),
+    "DeepSeek-V3.2": (
+        sparse("deepseek_v32", 61, 7168, 128, 18432, 129280, q_lora_rank=1536, index_n_heads=64,
+               qk_nope_head_dim=128, v_head_dim=128, n_group=8, topk_group=4),
+        671_877_944_064, 38.4,
+    ),
+    "GLM-5": (
+        sparse("glm_moe_dsa", 78, 6144, 64, 12288, 154880, q_lora_rank=2048, index_n_heads=32,
+               qk_nope_head_dim=192, v_head_dim=256, n_group=1, topk_group=1, qk_head_dim=256),
+        743_911_218_432, 41.8,
+    ),
 }  # fmt: skip
 # Modules for multi-token prediction, and billions of parameters of the model with them.
 WITH_MODULES = {
     "GLM-4.7-Flash": (1, 30.587), "MiMo-7B": (1, 7.833), "K-EXAONE-236B": (1, 237.10),
     "ERNIE-4.5-21B": (1, 21.95), "ERNIE-4.5-300B": (1, 300.47), "MiniMax-M2": (3, 239.75),
+    # A layer like the last one, its indexer included, three norms, and the joining projection.
+    "DeepSeek-V3.2": (1, 683.502), "GLM-5": (1, 753.864),
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.attention import Attention, LatentAttention
+from parallelism.transformers.attention import Attention, Indexer, LatentAttention
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.linear_attention import LinearAttention
 
@@ -31,6 +31,12 @@ MIXTRAL = Transformer(
 LATENT = Transformer(
     "latent", 4, 1024, Attention(16, 16, 64, latent=LatentAttention(256, 384, 32, 64)), 2816, 1000,
     512, gated=True, experts=Experts(16, 4, 512, shared=1, shared_width=512, first_dense=1),
+)  # fmt: skip
+CHOSEN = replace(
+    LATENT, name="chosen",
+    attention=replace(
+        LATENT.attention, latent=LatentAttention(256, 384, 32, 64, Indexer(4, 32, 128, (2,)))
+    ),
 )  # fmt: skip
 FURTHER_TOKENS = replace(LATENT, name="further tokens", mtp_layers=2)
 DENSE_MODULES = replace(FURTHER_TOKENS, name="dense modules", mtp_dense=True)

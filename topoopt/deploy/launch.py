@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 
 from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Indexer
 from parallelism.transformers.layout import FOLDED, SPLIT, Layout
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from parallelism.transformers.stages import parts_of
@@ -116,6 +117,9 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
             f"Megatron-LM refuses {job.sequence} tokens over {layout.context} context ranks: it "
             "wants a multiple of twice as many"
         )
+    if layout.context > 1 and model.indexer is not None:
+        lines.append("--cp-comm-type allgather")
+        notes.append("Megatron-LM has context ranks beside dsa from core_r0.19 on")
     lines += _megatron_model(model, job.sequence, notes)
     kv_heads = model.attention.kv_heads
     if model.attention.latent is None and kv_heads % layout.tensor:
@@ -158,6 +162,7 @@ def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list
             lines.append(f"--q-lora-rank {latent.query_rank}")
         lines.append(f"--qk-head-dim {attention.head_width} --v-head-dim {latent.value_width}")
         lines.append(f"--qk-pos-emb-head-dim {latent.rope_width}")
+        lines += _megatron_indexer(latent.indexer, notes)
     else:
         lines.append(f"--kv-channels {attention.head_width}")
         if attention.kv_heads < attention.heads:
@@ -215,6 +220,23 @@ def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list
         if experts.shared_gate:
             notes.append("Megatron-LM core_r0.14 has no gate of shared experts")
     return lines
+
+
+def _megatron_indexer(indexer: Indexer | None, notes: list[str]) -> list[str]:
+    """Return the options of keys that an indexer chooses."""
+    if indexer is None:
+        return []
+    notes.append("Megatron-LM knows --experimental-attention-variant dsa from core_r0.16 on")
+    if indexer.shared:
+        notes.append(
+            "layers of the plan share chosen keys: Megatron-LM knows --dsa-indexer-topk-freq and "
+            "--dsa-indexer-skip-topk-offset from core_r0.19 on; set them"
+        )
+    return [
+        "--experimental-attention-variant dsa --dsa-indexer-use-sparse-loss",
+        f"--dsa-indexer-n-heads {indexer.heads} --dsa-indexer-head-dim {indexer.width}",
+        f"--dsa-indexer-topk {indexer.keys} --dsa-indexer-loss-coeff 0.001",
+    ]
 
 
 def _megatron_window(model: Transformer, notes: list[str]) -> list[str]:

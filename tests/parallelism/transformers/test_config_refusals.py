@@ -9,7 +9,8 @@ from codesign_base import InputError
 
 LLAMA = llama_like("llama", 2, 64, 4, 2, 96, 99)
 UNKNOWN = {
-    "index_topk": 2048, "attn_output_gate": True, "attn_type_list": [0, 1], "use_cla": True,
+    "index_topk": 2048, "indexer_types": ["full"], "index_topk_pattern": "F", "index_topk_freq": 4,
+    "attn_output_gate": True, "attn_type_list": [0, 1], "use_cla": True,
     "num_kv_shared_layers": 3, "hybrid_override_pattern": "M-*", "moe_layer_freq": [0, 1],
     "num_experts_per_tok": 2, "lm_head_bias": True, "hidden_act": "relu2", "sliding_windows": [64],
     "mtp_num_hidden_layers": 1, "num_mtp_modules": 3, "num_mtp_layers": 2,

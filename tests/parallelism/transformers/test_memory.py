@@ -23,6 +23,7 @@ from parallelism.transformers.stages import (
     stage_weights,
 )
 from tests.helpers.small_transformers import (
+    CHOSEN,
     DENSE_MODULES,
     FURTHER_TOKENS,
     GPT3_175B,
@@ -107,7 +108,7 @@ def test_states_are_those_of_the_zero_paper(billions, published) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [GPT_22B, LLAMA3_8B, MIXTRAL, LATENT, FURTHER_TOKENS, DENSE_MODULES, VISION]
+    "model", [GPT_22B, LLAMA3_8B, MIXTRAL, LATENT, CHOSEN, FURTHER_TOKENS, DENSE_MODULES, VISION]
 )
 def test_weights_of_one_gpu_are_the_parameters(model) -> None:
     (one,) = stage_weights(model, Layout())

@@ -11,12 +11,18 @@ from codesign_base import InputError
 from parallelism.graph import Mode, ModelGraph, OperatorKind
 from parallelism.models import get_model
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.attention import Attention, LatentAttention, SlidingWindow
+from parallelism.transformers.attention import (
+    Attention,
+    Indexer,
+    LatentAttention,
+    SlidingWindow,
+)
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.linear_attention import LinearAttention, Recurrence
 from parallelism.transformers.linear_costs import core_flops_of_token
 from parallelism.transformers.operators import default_batch, model_graph
 from parallelism.transformers.presets import TRANSFORMERS, get_transformer
+from tests.helpers.small_transformers import CHOSEN
 
 MATRIX = (OperatorKind.DENSE, OperatorKind.ATTENTION)
 
@@ -48,7 +54,17 @@ def closed_form(model: Transformer) -> float:
         if model.has_linear(layer):
             total += of_linear(model)
         elif model.has_attention(layer):
-            total += 2.0 * s * attention + scores * model.score_share(layer, s)
+            indexer = a.latent.indexer if a.latent else None
+            if a.latent and indexer and s > indexer.keys:
+                each = 2 * (2 * a.latent.kv_rank + rope) + 5
+                scores = a.heads * each * (s * indexer.keys - indexer.keys**2 / 2)
+                total += 2.0 * s * attention + scores
+            else:
+                total += 2.0 * s * attention + scores * model.score_share(layer, s)
+            if a.latent and indexer and (layer == model.layers or layer not in indexer.shared):
+                queries = indexer.heads * indexer.width
+                total += 2.0 * s * a.latent.query_rank * queries + s * s * queries
+                total += 2.0 * s * h * (indexer.width + indexer.heads)
         if not model.has_feed_forward(layer):
             continue
         read = h
@@ -149,7 +165,25 @@ def transformers(draw: st.DrawFn) -> Transformer:
     )  # fmt: skip
 
 
-@given(transformers() | hybrids())
+@st.composite
+def indexed(draw: st.DrawFn) -> Transformer:
+    """A transformer, perhaps with linear attention, whose indexers choose keys."""
+    drawn = (transformers() | hybrids()).filter(
+        lambda one: one.causal and not one.window and one.attention.latent is not None
+    )
+    model = draw(drawn)
+    latent = model.attention.latent
+    assert latent is not None
+    shared = st.lists(st.integers(0, model.layers - 1).filter(bool), unique=True, max_size=2)
+    indexer = Indexer(
+        draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 9)),
+        tuple(sorted(draw(shared))) if model.layers > 1 else (),
+    )  # fmt: skip
+    latent = replace(latent, query_rank=latent.query_rank or 3, indexer=indexer)
+    return replace(model, attention=replace(model.attention, latent=latent))
+
+
+@given(transformers() | hybrids() | indexed())
 @settings(max_examples=60, deadline=None)
 def test_the_graph_has_the_transformers_parameters_and_flops(model: Transformer) -> None:
     graph = model_graph(model, batch_per_gpu=2)
@@ -194,6 +228,21 @@ def test_splits_are_heads_experts_and_features() -> None:
     dense = get_model("llama3-8b")
     assert dense.operators[dense.index("layer_0_expand")].splits[0].extent == 14336
     assert dense.operators[dense.index("layer_0_expand")].split(Mode.REDUCTION) is None
+
+
+def test_layers_that_share_a_choice_read_it_from_the_layer_before() -> None:
+    graph = model_graph(CHOSEN)
+    reads = {op.name: [graph.operators[i].name for i in op.inputs] for op in graph.operators}
+    latent = "layer_{}_attention_latent_norm".format
+    for layer, chooser in ((0, 0), (1, 1), (2, 1), (3, 3)):
+        assert reads[f"layer_{layer}_attention"] == [
+            latent(layer), f"layer_{chooser}_attention_indexer"
+        ]  # fmt: skip
+    assert reads["layer_1_attention_indexer"] == ["layer_1_attention_norm", latent(1)]
+    assert "layer_2_attention_indexer" not in reads
+    indexer = graph.operators[graph.index("layer_1_attention_indexer")]
+    assert indexer.output_shape == (512, 128)
+    assert indexer.splits == ()
 
 
 def test_a_tied_embedding_stands_at_the_projection_and_an_own_one_is_sparse() -> None:

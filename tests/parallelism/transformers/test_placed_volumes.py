@@ -26,7 +26,14 @@ from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.sends import network_bytes
 from parallelism.transformers.stages import parts_of
-from tests.helpers.small_transformers import DENSE_MODULES, FURTHER_TOKENS, LATENT, VISION, gpt
+from tests.helpers.small_transformers import (
+    CHOSEN,
+    DENSE_MODULES,
+    FURTHER_TOKENS,
+    LATENT,
+    VISION,
+    gpt,
+)
 
 GPUS = 4
 BATCH = 16
@@ -39,6 +46,7 @@ MODELS = {
     "tied": gpt(8, 256, 8, 1000),
     "odd": gpt(7, 256, 8, 1000),
     "latent experts": LATENT,
+    "chosen keys": CHOSEN,
     "further tokens": FURTHER_TOKENS,
     "dense modules": DENSE_MODULES,
     "vision": VISION,

@@ -484,3 +484,27 @@ def test_chunks_are_given_out_by_shares(shares, parts, counts):
     paths = [((0, i, 9), share) for i, share in enumerate(shares)]
     given_out = chunk_paths(paths, parts)
     assert tuple(given_out.count(path) for path, _ in paths) == counts
+
+
+def test_megatron_gets_an_indexer():
+    plan = pipelined_plan()
+    model = get_transformer("deepseek-v3.2")
+    job = replace(plan.job, model=model)
+    layout = replace(plan.parallelization.layout, pipeline=1, schedule="1f1b", virtual_stages=1)
+    lines, notes = megatron(plan, job, layout)
+    found = options(lines)
+    assert found["--experimental-attention-variant"] == "dsa"
+    assert found["--dsa-indexer-n-heads"] == "64"
+    assert found["--dsa-indexer-head-dim"] == "128"
+    assert found["--dsa-indexer-topk"] == "2048"
+    assert any("dsa from core_r0.16 on" in note for note in notes)
+    assert not any("share chosen keys" in note for note in notes)
+    assert "--cp-comm-type" not in found
+    latent = model.attention.latent
+    shared = replace(latent, indexer=replace(latent.indexer, shared=(1,)))
+    job = replace(job, model=replace(model, attention=replace(model.attention, latent=shared)))
+    lines, notes = megatron(plan, job, replace(layout, context=2))
+    assert options(lines)["--cp-comm-type"] == "allgather"
+    assert any("share chosen keys" in note for note in notes)
+    plain = options(megatron(plan, replace(job, model=get_transformer("deepseek-v3")), layout)[0])
+    assert "--experimental-attention-variant" not in plain

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_transformers import DENSE_MODULES, LATENT, gpt
+from small_transformers import CHOSEN, DENSE_MODULES, LATENT, gpt
 
 import topoopt as to
 from codesign_base import InfeasibleError, InputError
@@ -55,14 +55,14 @@ FAMILIES = [
     replace(JOB, choices=ALL).family(4),
     *(
         to.Job(model, global_batch=16, server=SERVER, choices=ALL).family(4)
-        for model in (LATENT, replace(SMALL, parallel=True, layer_norms=1), DENSE_MODULES)
+        for model in (LATENT, replace(SMALL, parallel=True, layer_norms=1), DENSE_MODULES, CHOSEN)
     ),
 ]
 LAYOUTS = [family.layouts() for family in FAMILIES]
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 3), st.integers(0, 10**6), st.integers(0, 5), st.booleans())
+@given(st.integers(0, 4), st.integers(0, 10**6), st.integers(0, 5), st.booleans())
 def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -> None:
     family, layouts = FAMILIES[which], LAYOUTS[which]
     layout = layouts[number % len(layouts)]
