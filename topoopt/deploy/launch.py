@@ -1,4 +1,4 @@
-"""Settings of Megatron-LM (core_r0.14) and torchtitan (v0.2) for the layout of a plan.
+"""Settings of Megatron-LM (core_r0.14 or later) and torchtitan (v0.2) for the layout of a plan.
 
 Names of options are those of megatron/training/arguments.py and torchtitan/config/job_config.py.
 What a program cannot express is returned as notes, never left out in silence.
@@ -12,6 +12,12 @@ from parallelism.transformers.attention import Indexer
 from parallelism.transformers.layout import FOLDED, SPLIT, Layout
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from parallelism.transformers.stages import parts_of
+from topoopt.deploy.megatron_hybrid import (
+    blocks_a_layer,
+    blocks_of,
+    has_pattern,
+    hybrid_options,
+)
 from topoopt.deploy.megatron_stack import stack_options
 from topoopt.plan.plan import Plan
 
@@ -68,24 +74,16 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
             notes.append("Megatron-LM has no stage with both ends of a model: its layers are even")
             layout = replace(layout, schedule="1f1b", virtual_stages=1, stage_layers=())
     if layout.pipeline > 1 or layout.virtual_stages > 1:
-        parts = parts_of(model, layout)
-        cut = [
-            ("E" if part.embedding else "")
-            + "t" * part.layers
-            + ("m" * model.mtp_layers + "L" if part.head else "")
-            for part in parts
-        ]
-        if len({part.layers for part in parts}) > 1:
-            lines.append(f"--pipeline-model-parallel-layout {'|'.join(cut)}")
-        elif layout.virtual_stages > 1:
-            lines.append(f"--num-virtual-stages-per-pipeline-rank {layout.virtual_stages}")
+        if not has_pattern(model):
+            lines += _megatron_cuts(model, layout)
         if layout.schedule == "breadth-first":
             together = layout.microbatches(plan.global_batch)
             lines.append(f"--microbatch-group-size-per-virtual-pipeline-stage {together}")
     match layout.recompute:
         case "full":
             lines.append("--recompute-granularity full --recompute-method uniform")
-            lines.append("--recompute-num-layers 1")
+            together = blocks_a_layer(model) if has_pattern(model) else 1
+            lines.append(f"--recompute-num-layers {together}")
         case "selective":
             lines.append("--recompute-granularity selective")
             if job.implementation.selective != "core":
@@ -94,7 +92,7 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
                     f"counts {job.implementation.selective!r}"
                 )
         case "modules":
-            lines += _megatron_modules(model, layout, notes)
+            lines += _megatron_modules(job, layout, notes)
     for found, more in zip((lines, notes), stack_options(job, layout), strict=True):
         found += more
     if layout.zero == 1:
@@ -121,17 +119,36 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
         lines.append("--cp-comm-type allgather")
         notes.append("Megatron-LM has context ranks beside dsa from core_r0.19 on")
     lines += _megatron_model(model, job.sequence, notes)
+    lines += hybrid_options(model, layout, job.implementation.precision == "fp8", notes)
     kv_heads = model.attention.kv_heads
     if model.attention.latent is None and kv_heads % layout.tensor:
+        first = "core_r0.17" if model.attention.output_gate else "core_r0.16"
         notes.append(
-            f"Megatron-LM refuses {kv_heads} key-value heads over {layout.tensor} tensor ranks: "
-            "they must divide evenly"
+            f"Megatron-LM before {first} refuses {kv_heads} key-value heads over {layout.tensor} "
+            "tensor ranks; later ones gather projections among them, which the plan does not count"
         )
     return lines, notes
 
 
-def _megatron_modules(model: Transformer, layout: Layout, notes: list[str]) -> list[str]:
+def _megatron_cuts(model: Transformer, layout: Layout) -> list[str]:
+    """Return the options for the parts of a pipeline, none where it is cut evenly by default."""
+    parts = parts_of(model, layout)
+    if len({part.layers for part in parts}) > 1:
+        cut = [
+            ("E" if part.embedding else "")
+            + "t" * part.layers
+            + ("m" * model.mtp_layers + "L" if part.head else "")
+            for part in parts
+        ]
+        return [f"--pipeline-model-parallel-layout {'|'.join(cut)}"]
+    if layout.virtual_stages > 1:
+        return [f"--num-virtual-stages-per-pipeline-rank {layout.virtual_stages}"]
+    return []
+
+
+def _megatron_modules(job: LayoutQuestion, layout: Layout, notes: list[str]) -> list[str]:
     """Return the options that compute single modules again, as far as there are such."""
+    model, stack = job.model, job.implementation
     does = {
         "norms": True,
         "up-projections": model.attention.latent is not None,
@@ -142,18 +159,27 @@ def _megatron_modules(model: Transformer, layout: Layout, notes: list[str]) -> l
         notes.append("Megatron-LM computes nonlinearities of experts only again")
     if not names:
         return []
+    if stack.precision == "fp8" and stack.delayed_scaling and names != ["mla_up_proj"]:
+        notes.append(
+            "Megatron-LM refuses FP8 with delayed scaling where norms or nonlinearities are "
+            "computed again"
+        )
     return [f"--recompute-granularity selective --recompute-modules {' '.join(names)}"]
 
 
 def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list[str]:
     attention = model.attention
+    blocks = blocks_of(model) if has_pattern(model) else [(i, "") for i in range(model.layers)]
+    mamba = model.linear is not None and model.linear.kind == "mamba-2"
+    rotary = "none" if mamba else "rope"
+    newer = []
     lines = [
-        f"--num-layers {model.layers} --hidden-size {model.hidden}",
+        f"--num-layers {len(blocks)} --hidden-size {model.hidden}",
         f"--num-attention-heads {attention.heads}",
         f"--ffn-hidden-size {model.feed_forward}",
         f"--max-position-embeddings {max(model.positions, model.sequence, sequence)}",
         f"--normalization {'RMSNorm' if model.norm == 'rmsnorm' else 'LayerNorm'}",
-        f"--position-embedding-type {'learned_absolute' if model.positions else 'rope'}",
+        f"--position-embedding-type {'learned_absolute' if model.positions else rotary}",
     ]
     if attention.latent is not None:
         latent = attention.latent
@@ -169,11 +195,15 @@ def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list
             lines.append(f"--group-query-attention --num-query-groups {attention.kv_heads}")
     if attention.head_norm:
         lines.append("--qk-layernorm")
+    if attention.output_gate:
+        newer.append("--attention-output-gate")
     if attention.wide_norm:
         notes.append("Megatron-LM has no norms of queries and keys with weights for every head")
-    lines += _megatron_window(model, notes)
+    lines += _megatron_window(model, [layer for layer, _ in blocks], notes)
     if model.gated:
         lines.append("--swiglu")
+    elif mamba:
+        lines.append("--squared-relu")
     if not model.bias:
         lines.append("--disable-bias-linear")
         if attention.query_bias:
@@ -191,7 +221,8 @@ def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list
         lines.append(f"--mtp-num-layers {model.mtp_layers}")
         if model.positions:
             notes.append("Megatron-LM refuses --mtp-num-layers with learned positions")
-        if model.has_experts(model.layers - 1) and not model.has_experts(model.layers):
+        alike = has_pattern(model) or not model.has_experts(model.layers - 1)
+        if not alike and not model.has_experts(model.layers):
             notes.append(
                 "Megatron-LM's modules for multi-token prediction have experts as the last layer "
                 "has: those of the plan are dense"
@@ -202,7 +233,7 @@ def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list
         notes.append("Megatron-LM has no layers with norms before and after each part")
     if model.experts is not None:
         experts = model.experts
-        pattern = [int(model.has_experts(layer)) for layer in range(model.layers)]
+        pattern = [int(model.has_experts(i) and block in ("", "E")) for i, block in blocks]
         lines.append(f"--num-experts {experts.count} --moe-router-topk {experts.per_token}")
         if experts.per_token == 1:
             lines.append("--moe-router-pre-softmax")  # asked for with one expert a token
@@ -215,11 +246,13 @@ def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list
             width = experts.shared * experts.shared_width
             lines.append(f"--moe-shared-expert-intermediate-size {width}")
         if experts.latent_width:
-            lines.append(f"--moe-latent-size {experts.latent_width}")
-            notes.append("Megatron-LM knows --moe-latent-size from core_r0.16 on")
+            newer.append(f"--moe-latent-size {experts.latent_width}")
         if experts.shared_gate:
-            notes.append("Megatron-LM core_r0.14 has no gate of shared experts")
-    return lines
+            newer.append("--moe-shared-expert-gate")
+    if newer:
+        names = ", ".join(option.split()[0] for option in newer)
+        notes.append(f"Megatron-LM knows {names} from core_r0.16 on")
+    return lines + newer
 
 
 def _megatron_indexer(indexer: Indexer | None, notes: list[str]) -> list[str]:
@@ -239,13 +272,13 @@ def _megatron_indexer(indexer: Indexer | None, notes: list[str]) -> list[str]:
     ]
 
 
-def _megatron_window(model: Transformer, notes: list[str]) -> list[str]:
+def _megatron_window(model: Transformer, layers: list[int], notes: list[str]) -> list[str]:
     """Return the options of sliding windows and of learned scores beside those of keys."""
     lines, window = [], model.window
     if window is not None and window.chunked:
         notes.append("Megatron-LM has no attention within chunks: its layers meet all keys")
     elif window is not None:
-        pattern = [int(model.slides(layer)) for layer in range(model.layers)]
+        pattern = [int(model.slides(layer)) for layer in layers]
         # Keys before a token's own.
         lines.append(f"--window-size {window.width - 1},0")
         lines.append(f"--window-attn-skip-freq {json.dumps(pattern, separators=(',', ':'))}")
@@ -317,6 +350,8 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
         lines.append(f'pipeline_parallel_schedule = "{name}"')
         lines.append(f"pipeline_parallel_microbatch_size = {layout.microbatch}")
         lines.append(f"module_fqns_per_model_part = {json.dumps(_modules(job.model, layout))}")
+    if missing := _not_in_torchtitan(job.model):
+        notes.append(f"torchtitan has no models with {missing} and cannot run this one")
     if job.model.mtp_layers:
         notes.append(
             "torchtitan has no multi-token prediction: the plan's time includes "
@@ -340,6 +375,18 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
             f"({job.implementation.selective!r}): memory and time differ"
         )
     return lines, notes
+
+
+def _not_in_torchtitan(model: Transformer) -> str:
+    """Return what of a model's layers torchtitan has in none of its own, empty if all is there."""
+    missing = []
+    if model.linear is not None:
+        missing.append("Mamba-2" if model.linear.kind == "mamba-2" else "linear attention")
+    if model.without_feed_forward or model.without_attention:
+        missing.append("layers of one part")
+    if model.attention.output_gate:
+        missing.append("an output gate of attention")
+    return " or ".join(missing)
 
 
 def _least_shard(layout: Layout) -> int:

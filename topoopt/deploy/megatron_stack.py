@@ -2,6 +2,7 @@
 
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.records import LayoutQuestion
+from topoopt.deploy.megatron_hybrid import has_pattern
 
 _MEGATRON = ("megatron-core", "nemo", "megatron-moe", "megatron-deepep", "megatron-overlap")
 _BF16_MOMENTS = 8
@@ -74,13 +75,14 @@ def _experts(job: LayoutQuestion, layout: Layout, notes: list[str]) -> list[str]
         notes.append("Megatron-LM sends tokens to experts in BF16; the plan counts FP8")
     if layout.expert > 1 and stack.overlap_expert > 0.0:
         parts = layout.pipeline == 1 or layout.virtual_stages > 1
-        if parts and layout.recompute != "full" and job.model.mtp_layers <= 1:
+        gpt = not has_pattern(job.model)
+        if parts and gpt and layout.recompute != "full" and job.model.mtp_layers <= 1:
             lines.append("--overlap-moe-expert-parallel-comm")
         else:
             notes.append(
                 "Megatron-LM exchanges tokens beside another microbatch only in one stage or an "
                 "interleaved pipeline, without full recomputation, with one module for multi-token "
-                "prediction at most; the plan counts "
+                "prediction at most, in models without a hybrid pattern; the plan counts "
                 f"{stack.overlap_expert:g} of the exchange as hidden"
             )
     return lines

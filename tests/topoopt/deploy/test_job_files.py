@@ -174,8 +174,10 @@ def options(lines):
     found = {}
     for word in " ".join(lines).split():
         if word.startswith("--"):
-            name = word
-            found[name] = True
+            name, _, value = word.partition("=")
+            found[name] = value or True
+        elif name == "--spec" and found[name] is not True:
+            found[name] += f" {word}"  # of a module and a name in it
         else:
             assert found[name] is True
             found[name] = word
@@ -408,18 +410,23 @@ def test_torchtitan_gets_the_layout(zero):
 def test_every_transformer_has_settings_or_notes(name):
     plan = pipelined_plan()
     job = replace(plan.job, model=get_transformer(name))
-    layout = replace(plan.parallelization.layout, pipeline=1, schedule="1f1b", virtual_stages=1)
+    layout = Layout(data=plan.parallelization.layout.data)
     lines, notes = megatron(plan, job, layout)
     found = options(lines)
     model = job.model
-    assert found["--num-layers"] == str(model.layers)
+    pattern = found.get("--hybrid-layer-pattern")
+    assert found["--num-layers"] == str(len(pattern) if pattern else model.layers)
     assert ("--vocab-size" in found) == bool(model.vocabulary)
     assert model.vocabulary or any("vocabulary" in note for note in notes)
     if model.experts is not None:
-        pattern = json.loads(found["--moe-layer-freq"])
+        with_experts = json.loads(found["--moe-layer-freq"])
         first, every = model.experts.first_dense, model.experts.every
-        with_experts = range(first + every - 1, model.layers, every)
-        assert sum(pattern) == sum(map(model.has_feed_forward, with_experts))
+        layers = range(first + every - 1, model.layers, every)
+        assert sum(with_experts) == sum(map(model.has_feed_forward, layers))
+        assert len(with_experts) == int(found["--num-layers"])
+        assert ("--moe-shared-expert-gate" in found) == model.experts.shared_gate
+        if pattern:
+            assert with_experts == [int(block == "E") for block in pattern]
     slides = [int(model.slides(layer)) for layer in range(model.layers)]
     chunked = model.window is not None and model.window.chunked
     assert any("chunks" in note for note in notes) == chunked
@@ -427,6 +434,10 @@ def test_every_transformer_has_settings_or_notes(name):
         assert json.loads(found["--window-attn-skip-freq"]) == slides
         assert found["--window-size"] == f"{model.window.width - 1},0"
     assert ("--softmax-type" in found) == model.attention.sinks
+    assert ("--attention-output-gate" in found) == model.attention.output_gate
+    newer = {"--attention-output-gate", "--moe-latent-size", "--moe-shared-expert-gate"}
+    said = " ".join(note for note in notes if "core_r0.16 on" in note)
+    assert all((name in said) == (name in found) for name in newer)
     tomllib.loads("\n".join(torchtitan(plan, job, layout)[0]))
 
 

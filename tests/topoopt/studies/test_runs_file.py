@@ -161,6 +161,21 @@ def test_every_measured_quantity_is_the_same_run(tmp_path) -> None:
         assert run.seconds == pytest.approx(12.78)
 
 
+def test_scores_left_out_of_a_figure_are_those_of_layers_with_attention(tmp_path) -> None:
+    """Nemotron-H 8B has four such layers of 52, of 32 heads of 128 elements."""
+    path = tmp_path / "runs.json"
+    shape = ("hidden", "ffn", "gated", "layers", "heads", "qw", "kvw", "vocab", "moe", "seconds")
+    rest = {key: value for key, value in RUN.items() if key not in shape}
+    seconds = {}
+    for scores in ("all", "none"):
+        run = {**rest, "model": "nemotron-h-8b", "tflops_gpu": 400.0, "scores": scores}
+        path.write_text(json.dumps({"runs": [run]}))
+        (read,) = read_runs(path)
+        seconds[scores] = read.seconds
+    left_out = (seconds["all"] - seconds["none"]) * 400e12 * 8
+    assert left_out == pytest.approx(12 * 128 * 8192**2 * 4 * 4096)
+
+
 def test_a_run_may_bring_its_model_and_its_accelerator(tmp_path) -> None:
     sheet = {"name": "other", "bf16_tflops": 989.5, "fp8_tflops": 1979.0, "memory_gb": 80.0,
              "memory_gb_s": 3350.0, "link_gb_s": 450.0}  # fmt: skip

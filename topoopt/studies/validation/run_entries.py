@@ -211,7 +211,8 @@ def _seconds(entry: RunEntry, model: Transformer, accelerator: Accelerator) -> t
         return tokens / (value * entry.gpus), f"{value:g} tokens a second and GPU"
     share = {"all": 1.0, "causal": 0.5, "none": 0.0}[entry.scores]
     widths = model.attention.query_width + model.attention.value_width
-    scores = 6.0 * tokens * entry.seq * model.layers * widths
+    attending = sum(map(model.has_attention, range(model.layers)))
+    scores = 6.0 * tokens * entry.seq * attending * widths
     flops = model_flops(model, entry.batch, sequence=entry.seq) - (1.0 - share) * scores
     if what == "tflops_gpu":
         return flops / (1e12 * value * entry.gpus), f"{value:g} TFLOP/s per GPU"
