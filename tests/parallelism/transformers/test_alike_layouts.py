@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_transformers import LATENT, MIXTRAL, gpt
 
-from parallelism.transformers import collectives, costs, iteration, memory, stages
+from parallelism.transformers import activations, collectives, costs, iteration, stages
 from parallelism.transformers.attention import SlidingWindow
 from parallelism.transformers.enumeration import Choices, enumerate_layouts
 from parallelism.transformers.gpu import rates_of
@@ -34,7 +34,9 @@ def test_layers_depend_on_nothing_that_is_left_out(which, number, layer):
     layer %= model.layers
     known = (model, layer, layout, PLAIN, None)
     assert costs.layer_costs(*known[:4]) == costs._layer_costs.__wrapped__(*known)
-    assert memory.layer_activations(*known[:4]) == memory._layer_activations.__wrapped__(*known)
+    assert activations.layer_activations(*known[:4]) == activations._layer_activations.__wrapped__(
+        *known
+    )
     sent = collectives._layer_communications.__wrapped__(*known)
     assert collectives.layer_communications(*known[:4]) == sent
     rates, links = rates_of("h100"), links_of("h100", 8, 50e9)

@@ -8,6 +8,7 @@ import pytest
 from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
+from parallelism.transformers.activations import layer_activations
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention, LatentAttention
 from parallelism.transformers.collectives import (
@@ -28,7 +29,6 @@ from parallelism.transformers.links import (
     links_of,
     sent_bytes,
 )
-from parallelism.transformers.memory import layer_activations
 from parallelism.transformers.stages import parts_of
 from tests.helpers.ring_oracle import direct_all_to_all, ring_all_gather, ring_reduce_scatter
 from tests.helpers.small_transformers import GPT_22B, LATENT, LLAMA3_8B, MIXTRAL

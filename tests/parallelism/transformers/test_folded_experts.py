@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from codesign_base import InputError
+from parallelism.transformers.activations import layer_activations
 from parallelism.transformers.collectives import layer_communications, step_communications
 from parallelism.transformers.costs import layer_costs
 from parallelism.transformers.enumeration import Choices, enumerate_layouts
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.load import load_transformer
-from parallelism.transformers.memory import layer_activations, memory_use
+from parallelism.transformers.memory import memory_use
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.shares import check_layout
 from parallelism.transformers.stages import layer_weights, parts_of

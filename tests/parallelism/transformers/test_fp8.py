@@ -6,6 +6,7 @@ import pytest
 
 from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
+from parallelism.transformers.activations import layer_activations
 from parallelism.transformers.collectives import layer_communications, step_communications
 from parallelism.transformers.costs import layer_costs
 from parallelism.transformers.end_costs import head_costs
@@ -17,7 +18,6 @@ from parallelism.transformers.iteration import all_part_seconds, optimizer_secon
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import links_of
 from parallelism.transformers.loads import loads_of
-from parallelism.transformers.memory import layer_activations
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.stages import stage_weights
 from parallelism.transformers.work import Gemm, product_costs

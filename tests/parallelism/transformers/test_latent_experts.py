@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from codesign_base import InputError
+from parallelism.transformers.activations import layer_activations
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention
 from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.memory import layer_activations
 from parallelism.transformers.operators import model_graph
 from parallelism.transformers.stages import layer_weights
 

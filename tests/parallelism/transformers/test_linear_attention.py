@@ -7,6 +7,7 @@ import pytest
 
 from codesign_base import InfeasibleError, InputError
 from parallelism.accelerators import get_accelerator
+from parallelism.transformers.activations import layer_activations
 from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs, model_flops
 from parallelism.transformers.enumeration import Choices, enumerate_layouts
@@ -15,7 +16,6 @@ from parallelism.transformers.implementation import FSDP2, MEGATRON_CORE
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.linear_attention import LinearAttention
 from parallelism.transformers.linear_costs import core_flops_of_token, linear_core
-from parallelism.transformers.memory import layer_activations
 from parallelism.transformers.presets import TRANSFORMERS
 from parallelism.transformers.shares import check_layout
 from parallelism.transformers.stages import layer_weights

@@ -7,10 +7,10 @@ import pytest
 from pipeline_parts import part_of
 
 from codesign_base import InputError
+from parallelism.transformers.activations import layer_activations
 from parallelism.transformers.implementation import MEGATRON_2022, Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.memory import (
-    layer_activations,
     memory_use,
     peak_held,
     state_bytes,

@@ -7,6 +7,7 @@ import pytest
 from small_transformers import DENSE_MODULES, FURTHER_TOKENS, LATENT, LLAMA3_8B
 
 from codesign_base import InputError
+from parallelism.transformers.activations import layer_activations, part_activations
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import SlidingWindow
 from parallelism.transformers.balance import ends_in_layers
@@ -24,7 +25,6 @@ from parallelism.transformers.iteration import all_part_seconds
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import Links, sent_bytes
 from parallelism.transformers.load import load_transformer
-from parallelism.transformers.memory import layer_activations, part_activations
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stages import part_weights, parts_of
 from topoopt.bounds.layouts import layout_bound, passes_bound

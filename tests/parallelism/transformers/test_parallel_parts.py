@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.taskgraph import TaskKind
+from parallelism.transformers.activations import layer_activations
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.collectives import (
     Communication,
@@ -24,7 +25,7 @@ from parallelism.transformers.iteration import iteration_time
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import sent_bytes, switched_links
 from parallelism.transformers.loads import loads_of
-from parallelism.transformers.memory import layer_activations, memory_use
+from parallelism.transformers.memory import memory_use
 from parallelism.transformers.operators import model_graph
 from parallelism.transformers.placed_tasks import iteration_tasks
 from parallelism.transformers.placement import Placement

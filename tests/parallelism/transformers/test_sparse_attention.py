@@ -10,6 +10,7 @@ from published_configs import PUBLISHED, parse
 from small_transformers import CHOSEN, HYBRID, LATENT
 
 from codesign_base import InputError
+from parallelism.transformers.activations import layer_activations
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention, Indexer, LatentAttention, SlidingWindow
 from parallelism.transformers.attention_costs import attention_core, indexer_costs
@@ -17,7 +18,7 @@ from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs, model_flops
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.memory import layer_activations, memory_use
+from parallelism.transformers.memory import memory_use
 from parallelism.transformers.overrides import override
 from parallelism.transformers.presets import TRANSFORMERS, describe, get_transformer
 from parallelism.transformers.shares import layer_kinds
