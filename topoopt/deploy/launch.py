@@ -16,6 +16,7 @@ from topoopt.deploy.megatron_hybrid import (
     has_pattern,
     hybrid_options,
 )
+from topoopt.deploy.megatron_model import model_options
 from topoopt.deploy.megatron_stack import stack_options
 from topoopt.plan.plan import Plan
 

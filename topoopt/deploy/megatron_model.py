@@ -114,6 +114,7 @@ def _indexer(indexer: Indexer | None, notes: list[str]) -> list[str]:
             "layers of the plan share chosen keys: Megatron-LM knows --dsa-indexer-topk-freq and "
             "--dsa-indexer-skip-topk-offset from core_r0.19 on; set them"
         )
+    # The weight of its loss is that of Megatron Bridge's GLM-5.
     return [
         "--experimental-attention-variant dsa --dsa-indexer-use-sparse-loss",
         f"--dsa-indexer-n-heads {indexer.heads} --dsa-indexer-head-dim {indexer.width}",

@@ -131,6 +131,18 @@ def test_the_file_holds_all_of_it(plan: to.Plan, tmp_path) -> None:
     assert result.ok, result.failures
 
 
+def test_the_file_holds_an_indexer(tmp_path) -> None:
+    job = to.Job(CHOSEN, global_batch=16, server=SERVER, choices=Choices(tensor=(2,), zero=(1,)))
+    plan = to.co_optimize(job, CLUSTER, FEW)
+    path = tmp_path / "plan.json"
+    plan.save(path)
+    read = to.load_plan(path)
+    assert read == plan
+    assert read.job.model == CHOSEN
+    result = to.verify_plan(path)
+    assert result.ok, result.failures
+
+
 def _set(data, keys, value):
     for key in keys[:-1]:
         data = data[key]
