@@ -15,9 +15,7 @@ from parallelism.transformers.shares import (
     split_tokens,
     tokens_of,
 )
-from parallelism.transformers.stages import (
-    Part,
-)
+from parallelism.transformers.stages import Part
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ _SUM = 4.0
 _REACHED = 0.5, 0.38
 """Shares of the memory's rate that kernels reach, forward and backward.
 
-Fitted on seven times of Gated DeltaNet on GB200 (flash-linear-attention's README); H20's, and KDA's
-on both, are met by them (``docs/llm.md``). No table of Mamba-2's kernels was found.
+Fitted on seven times of Gated DeltaNet on GB200 (flash-linear-attention's README). Of H20, and of
+KDA, they are 21 to 27 % too short (``docs/llm.md``). No table of Mamba-2's kernels was found.
 """
 
 

@@ -127,10 +127,10 @@ def test_kernels_take_about_as_long_as_published(
     linear = LinearAttention(kind, heads, heads, width, width)  # type: ignore[arg-type]
     costs = linear_core(HYBRID, linear, Layout(microbatch=batch), batch * tokens)
     forward = rates.attention_seconds(costs.forward)
-    assert forward == pytest.approx(1e-3 * one, rel=0.31)
+    assert forward == pytest.approx(1e-3 * one, rel=0.27)
     if both is not None:
         backward = rates.attention_seconds(costs.backward_input)
-        assert forward + backward == pytest.approx(1e-3 * both, rel=0.31)
+        assert forward + backward == pytest.approx(1e-3 * both, rel=0.27)
 
 
 # Counted with the classes of transformers 5.24.0, a layer's norms over the hidden width included.
