@@ -111,7 +111,8 @@ def _layer_activations(
         if model.has_indexer(layer):
             rest += _indexer_activations(model, layout, tokens, sequence, element)
     elif model.linear is not None and model.has_linear(layer):
-        rest += _linear_activations(model.linear, layout, tokens, element, cast)
+        linear = model.linear.within(sequence_of(model, sequence))
+        rest += _linear_activations(linear, layout, tokens, element, cast)
     product = 0.0 if "activations" in layout.modules else cast
     middle = ((2 if model.gated else 1) * element + product) / tensor
     if model.has_experts(layer):

@@ -174,11 +174,23 @@ class Transformer:
                     raise InputError(f"{where}: {name}, but causal is False; leave one out")
         for name in ("without_feed_forward", "without_attention"):
             check_layer_numbers(f"{where}: {name}", getattr(self, name), self.layers)
+        neither = set(self.linear.full_layers if self.linear else ()) & set(self.without_attention)
+        if neither:
+            raise InputError(
+                f"{where}: full_layers and without_attention both name layer {min(neither)}; leave "
+                "it out of one"
+            )
         if self.indexer is not None:
             check_layer_numbers(f"{where}: indexer's shared", self.indexer.shared, self.layers)
             if not self.causal or self.window:
                 beside = "a sliding window" if self.causal else "causal is False"
                 raise InputError(f"{where}: an indexer, but {beside}; leave one out")
+            for layer in self.indexer.shared:
+                if not self.has_attention(layer) or not any(map(self.has_indexer, range(layer))):
+                    raise InputError(
+                        f"{where}: indexer's shared names layer {layer}, which has no attention, "
+                        "or before which no layer chooses keys; leave it out"
+                    )
         both = set(self.without_feed_forward) & set(self.without_attention)
         if both:
             raise InputError(

@@ -82,7 +82,8 @@ class ConfigFields:
                 raise self.missing(name)
             return int(default)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
-            raise self.wrong(name, f"give a whole number of at least {least}")
+            most = f" and at most {LARGEST}" if isinstance(value, int) and value > LARGEST else ""
+            raise self.wrong(name, f"give a whole number of at least {least}{most}")
         return value
 
     def alike(self, *names: str, default: Any = _REQUIRED, least: int = 1) -> int:

@@ -190,7 +190,9 @@ def _bamba(config: ConfigFields) -> dict[str, Any]:
     config.assume(num_key_value_heads=8)
     described = llama(config)
     layers = described["layers"]
-    full = tuple(sorted(set(config.indices("attn_layer_indices")) & set(range(layers))))
+    full = tuple(sorted(set(config.indices("attn_layer_indices"))))
+    if set(full) - set(range(layers)):
+        raise config.wrong("attn_layer_indices", f"give layers from 0 to {layers - 1}")
     return described | _but_for(_mamba(config, described["hidden"]), full, layers)
 
 

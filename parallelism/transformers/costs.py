@@ -92,7 +92,7 @@ def _layer_costs(
         if latent is not None and model.has_indexer(layer):
             rest += indexer_costs(model, latent, layout, implementation, length)
     elif model.linear is not None and model.has_linear(layer):
-        core = linear_core(model, model.linear, layout, tokens)
+        core = linear_core(model, model.linear.within(length), layout, tokens)
         rest = linear_projections(model, model.linear, layout, implementation, tokens)
     if model.has_experts(layer):
         assert model.experts is not None
@@ -224,7 +224,7 @@ def model_flops(
             one -= (1.0 - 2.0 * model.score_share(layer, length)) * core
         if model.linear is not None and model.has_linear(layer):
             tokens = sequence_of(model, sequence)
-            one -= linear_core(model, model.linear, layout, tokens).forward.flops
+            one -= linear_core(model, model.linear.within(tokens), layout, tokens).forward.flops
             one += tokens * model.linear.heads * stated_flops_of_token(model.linear)
         latent = model.attention.latent
         if latent is not None and latent.indexer is not None and model.has_attention(layer):

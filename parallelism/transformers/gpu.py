@@ -100,6 +100,11 @@ class GpuRates:
         return products + self.attention_seconds(work) + rest
 
 
+def fitted_on(rates: GpuRates) -> str:
+    """Return what rates were fitted on, for readers."""
+    return rates.fitted or "nothing: they are the user's own"
+
+
 def rates_of(accelerator: Accelerator | str) -> GpuRates:
     """Return the rates of an accelerator.
 

@@ -114,7 +114,11 @@ def transformer_from_config(
         )
     config = ConfigFields(data, where, kind)
     _check_head(config)
-    described = _FAMILIES[kind](config)
+    try:
+        described = _FAMILIES[kind](config)
+    except InputError as error:  # of attention or experts that cannot be, without the file's name
+        text = str(error)
+        raise (error if where in text else InputError(f"{where}: {text}")) from None
     if described.get("gated"):
         config.refuse("hidden_act", "relu2")
     described = {"mtp_layers": modules_of(config)} | described

@@ -1,6 +1,6 @@
 """Layers whose tokens meet through a state of fixed size: linear attention, state spaces."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from codesign_base import InputError
@@ -66,6 +66,10 @@ class LinearAttention:
                 f"linear attention: key_heads is {self.key_heads} beside {self.heads} heads; give "
                 + ("the same of both" if self.kind == "kda" else "a divisor")
             )
+
+    def within(self, sequence: int) -> "LinearAttention":
+        """Return the same on sequences that may be shorter than a chunk."""
+        return self if self.chunk <= sequence else replace(self, chunk=sequence)
 
     @property
     def keys(self) -> int:

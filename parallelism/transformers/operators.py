@@ -288,7 +288,7 @@ def _linear_attention(build: GraphBuilder, model: Transformer, name: str, x: Ten
     products = hidden * (linear.projected + linear.values) + gates
     # The convolution is a product of each element with those before it.
     each = 2.0 * (products + linear.convolution * linear.mixed)
-    flops = tokens * (each + linear.heads * core_flops_of_token(linear)[0])
+    flops = tokens * (each + linear.heads * core_flops_of_token(linear.within(tokens))[0])
     # Inputs; what they are projected to, written and read again, and so after the convolution;
     # output, its gated norm, and what is made of it.
     width = hidden + 2 * linear.projected + 2 * linear.mixed + 4 * linear.values + hidden

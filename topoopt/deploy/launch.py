@@ -263,6 +263,8 @@ def _not_in_torchtitan(model: Transformer) -> str:
         missing.append("layers of one part")
     if model.attention.output_gate:
         missing.append("an output gate of attention")
+    if model.indexer is not None:
+        missing.append("keys that an indexer chooses")
     return " or ".join(missing)
 
 

@@ -42,8 +42,8 @@ def model_options(model: Transformer, sequence: int, notes: list[str]) -> list[s
         lines.append(f"--kv-channels {attention.head_width}")
         if attention.kv_heads < attention.heads:
             lines.append(f"--group-query-attention --num-query-groups {attention.kv_heads}")
-    if attention.head_norm:
-        lines.append("--qk-layernorm")
+    if attention.head_norm or attention.latent is not None:
+        lines.append("--qk-layernorm")  # of latent attention the norms of its latent vectors
     if attention.output_gate:
         newer.append("--attention-output-gate")
     if attention.wide_norm:

@@ -2,6 +2,7 @@
 
 from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
+from parallelism.transformers.gpu import fitted_on
 from parallelism.transformers.records import LayoutQuestion
 from topoopt.plan.answer import same_cost
 from topoopt.plan.plan import Plan
@@ -35,7 +36,7 @@ def plan_facts(plan: Plan) -> list[tuple[str, str]]:
     if isinstance(job, LayoutQuestion):
         size = f"{format_count(job.model.parameters)} parameters"
         batch = f"{plan.global_batch} samples of {job.sequence} tokens"
-        fitted = "fitted on measurements" if job.rates.fitted else "given by the user"
+        fitted = f"fitted on {fitted_on(job.rates)}"
         times = ("GPU rates", f"{job.rates.accelerator.name}, {fitted}")
     else:
         kind = "measured" if job.compute.get("kind") == "profile" else "roofline"

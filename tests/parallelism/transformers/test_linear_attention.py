@@ -279,8 +279,21 @@ def test_refused_linear_attention(changes: dict[str, object], message: str) -> N
         ({"without_attention": (1,), "without_feed_forward": (1,)}, "layer 1 is without attention"),
         ({"without_attention": (1,), "parallel": True}, "parallel, but some layers have one part"),
         ({"linear": replace(HYBRID.linear, full_layers=(4,))}, "full_layers names layer 4 of 4"),
+        ({"without_attention": (3,)}, "full_layers and without_attention both name layer 3"),
     ],
 )
 def test_refused_transformers(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         replace(HYBRID, **changes)  # type: ignore[arg-type]
+
+
+def test_a_sequence_shorter_than_a_chunk_is_one_chunk() -> None:
+    short, long = (
+        replace(ONE_PART, linear=replace(ONE_PART.linear, chunk=chunk)) for chunk in (64, 10**6)
+    )
+    for cost in (
+        lambda model: layer_costs(model, 0, Layout(), sequence=64),
+        lambda model: layer_activations(model, 0, Layout(), sequence=64),
+        lambda model: model_flops(model, 2, sequence=64),
+    ):
+        assert cost(short) == cost(long)

@@ -98,7 +98,7 @@ def of_linear(model: Transformer) -> float:
         weights += h * (a.heads + 2 * a.value_width) + a.value_width * (keys + values)
     else:
         weights += h * (values + 2 * a.heads)
-    return s * (2.0 * weights + a.heads * core_flops_of_token(a)[0])
+    return s * (2.0 * weights + a.heads * core_flops_of_token(replace(a, chunk=min(a.chunk, s)))[0])
 
 
 @st.composite
@@ -115,6 +115,8 @@ def hybrids(draw: st.DrawFn) -> Transformer:
     )  # fmt: skip
     bare = draw(numbers)
     alone = tuple(layer for layer in draw(numbers) if layer not in bare)
+    full = tuple(layer for layer in linear.full_layers if layer not in alone)
+    linear = replace(linear, full_layers=full)
     return replace(model, linear=linear, without_feed_forward=bare, without_attention=alone)
 
 
@@ -174,10 +176,11 @@ def indexed(draw: st.DrawFn) -> Transformer:
     model = draw(drawn)
     latent = model.attention.latent
     assert latent is not None
-    shared = st.lists(st.integers(0, model.layers - 1).filter(bool), unique=True, max_size=2)
+    later = [layer for layer in range(model.layers) if model.has_attention(layer)][1:]
+    shared = draw(st.lists(st.sampled_from(later), unique=True, max_size=2)) if later else []
     indexer = Indexer(
         draw(st.integers(1, 3)), draw(st.integers(1, 5)), draw(st.integers(1, 9)),
-        tuple(sorted(draw(shared))) if model.layers > 1 else (),
+        tuple(sorted(shared)),
     )  # fmt: skip
     latent = replace(latent, query_rank=latent.query_rank or 3, indexer=indexer)
     return replace(model, attention=replace(model.attention, latent=latent))

@@ -511,6 +511,9 @@ def test_megatron_gets_an_indexer():
     assert any("dsa from core_r0.16 on" in note for note in notes)
     assert not any("share chosen keys" in note for note in notes)
     assert "--cp-comm-type" not in found
+    assert "--qk-layernorm" in found  # norms of latent vectors
+    said = torchtitan(plan, job, layout)[1]
+    assert any("keys that an indexer chooses" in note for note in said)
     latent = model.attention.latent
     shared = replace(latent, indexer=replace(latent.indexer, shared=(1,)))
     job = replace(job, model=replace(model, attention=replace(model.attention, latent=shared)))
