@@ -141,10 +141,8 @@ def _core_activations(
 ) -> float:
     """Return the bytes of scores and what is made of them; a fused kernel keeps row sums."""
     length, element = sequence_of(model, sequence), float(model.dense_bytes)
-    batched, rows = (
-        layout.microbatch * model.attention.heads / layout.tensor,
-        length / layout.context,
-    )
+    batched = layout.microbatch * model.attention.heads / layout.tensor
+    rows = length / layout.context
     if implementation.flash or model.is_sparse(layer, length):
         return 4.0 * batched * rows
     kept = 2 * element + 1 if implementation.dropout else element

@@ -217,7 +217,7 @@ def enumerate_layouts(
         limits, remedy = "", "choose a batch or sequence that more degrees divide, or other GPUs"
         if asked:
             limits, remedy = f" with {asked}", f"leave out some of that, {remedy}"
-        if refused and asked:  # the degrees fill the GPUs, but do not divide the model
+        if asked and refused and all(refused):  # no degrees that fill the GPUs divide the model
             remedy = refused[0].removeprefix("layout: ")
         raise InfeasibleError(
             f"model {model.name!r}: no layout fills {gpus} GPUs with a global batch of "
@@ -236,7 +236,10 @@ def _layouts(
     ends: Callable[[Layout], Ends],
     refused: list[str],
 ) -> Iterator[Layout]:
-    """Yield layouts; why others cannot split the model is added to ``refused``."""
+    """Yield layouts; of all degrees why they cannot split the model is added to ``refused``.
+
+    That is empty where they can.
+    """
     tensors = list(divisors(gpus_per_server))
     if choices.across_servers:
         servers = gpus // gpus_per_server
@@ -262,6 +265,7 @@ def _layouts(
                     except InputError as error:
                         refused.append(str(error))
                         continue
+                    refused.append("")
                     yield from _timings(model, base, global_batch // data, choices, ends)
 
 

@@ -12,11 +12,7 @@ from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
-from parallelism.transformers.shares import (
-    sequence_of,
-    split_tokens,
-    tokens_of,
-)
+from parallelism.transformers.shares import sequence_of, split_tokens, tokens_of
 from parallelism.transformers.stages import (
     Part,
     WeightCount,

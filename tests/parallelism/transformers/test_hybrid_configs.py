@@ -5,7 +5,7 @@ from typing import Any
 
 import hybrid_configs
 import pytest
-from counted_configs import COUNTED_HYBRIDS
+from counted_hybrids import COUNTED_HYBRIDS
 from hybrid_configs import PUBLISHED_HYBRIDS
 from published_configs import llama_like, parse
 

@@ -249,6 +249,9 @@ def test_what_forbids_all_layouts_is_said() -> None:
         InfeasibleError, match=r"with tensor 2; tensor is 2, which does not divide linear att"
     ):
         enumerate_layouts(one_group, 8, 8, 8, 512, Choices(tensor=(2,)))
+    # Of degrees that can split it none divides the batch: another remedy.
+    with pytest.raises(InfeasibleError, match="with microbatch 3; leave out some of that"):
+        enumerate_layouts(ONE_PART, 8, 8, 8, 512, Choices(microbatch=(3,)))
     with pytest.raises(InputError, match="context is 4, but one part has linear attention"):
         enumerate_layouts(ONE_PART, 8, 8, 8, 512, Choices(context=(4,)))
     assert {one.context for one in enumerate_layouts(ONE_PART, 8, 8, 8, 512)} == {1}
