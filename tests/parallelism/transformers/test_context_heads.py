@@ -221,19 +221,22 @@ def test_nothing_hides_the_exchange() -> None:
 
 def test_one_layer_on_a_switch_takes_what_a_sum_by_hand_does() -> None:
     """Four servers of two GPUs: a context group of four, and two ranks that share samples."""
-    model = lone("gated-deltanet", 4, 8, sequence=2048)
+    linear = LinearAttention("gated-deltanet", 4, 8, 256, 128)
+    model = replace(lone("gated-deltanet", 4, 8, sequence=2048), linear=linear)
     layout = Layout(data=2, context=4, zero=0, sequence_parallel=False)
     server, rate = Server(get_accelerator("h100"), 2, 150e9), 1e9
     placement = Placement(layout, 2, ("data", "context", "pipeline"))
     loads = loads_of(model, placement, rates_of("h100"), server)
-    loads = replace(loads, gradients=tuple(each.times(0.0) for each in loads.gradients))
+    none = tuple(each.times(0.0) for each in loads.gradients)
+    loads = replace(loads, gradients=none, update_s=0.0)
     tasks = iteration_tasks(placement, schedule_of(layout, 2), loads)
     fabric = Fabric("switch", *ideal_switch(4, rate, 0.0))
     # A server has a rank of each of two groups, which send to three others; 0.8 of a NIC.
-    widths = 2 * (2 * 4 * 3 + 2 * 8 * 2 + 2 * 8 + 8 * 2)
+    widths = 2 * (2 * 4 * 256 + 2 * 8 * 128 + 2 * 8 + 8 * 128)
     pass_s = 2 * 3 / 4 * 2048 / 4 * widths / 0.8 / rate
-    expected = float(loads.seconds.sum()) + 2 * pass_s + loads.update_s
-    assert simulate(fabric, tasks).makespan == pytest.approx(expected, rel=1e-9)
+    expected = float(loads.seconds.sum()) + 2 * pass_s
+    # Messages are whole packets, of which the last one goes over two links.
+    assert simulate(fabric, tasks).makespan == pytest.approx(expected, rel=4e-3)
     moves = tasks.kind == TaskKind.TRANSFER
     assert moves.sum() == 2 * 2 * 4 * 3  # passes, groups, pairs of servers
     assert not (tasks.kind == TaskKind.ALL_GATHER).any()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_layouts import (
     lone_layout_plan,
+    shared_heads_plan,
     shared_layout_plan,
     shared_moe_plan,
     shared_spanning_plan,
@@ -105,8 +106,12 @@ def test_the_picture_shows_every_rank_on_its_server_and_the_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    "plan", [shared_layout_plan, shared_moe_plan, shared_spanning_plan, lone_layout_plan]
-)
+    "plan",
+    [
+        shared_layout_plan, shared_moe_plan, shared_spanning_plan, shared_heads_plan,
+        lone_layout_plan,
+    ],
+)  # fmt: skip
 def test_wires_of_all_kinds_are_the_links_that_carry_bytes(plan) -> None:
     found = simulate_again(plan())
     layout = found.plan.parallelization.layout
@@ -125,3 +130,14 @@ def test_of_many_servers_stages_are_drawn_and_the_busiest_links(monkeypatch) -> 
     assert {tuple(map(int, re.findall(r"\d+", tip)[:2])) for tip in pieces} == at
     kinds = kinds_of(plan.job.model, plan.parallelization.layout, ranks_of(plan))
     assert 0 < sum(len(drawn(page, kind.name)[0]) for kind in kinds) <= 8
+
+
+def test_context_groups_of_linear_attention_send_to_each_other() -> None:
+    plan = shared_heads_plan()
+    kinds = {
+        kind.name: kind
+        for kind in kinds_of(plan.job.model, plan.parallelization.layout, ranks_of(plan))
+    }
+    # Of two stages, the first alone has attention.
+    assert (kinds["context"].rings, kinds["context"].pairs) == ({0}, {0, 1})
+    assert kinds["context"].what == "keys and values; heads of linear attention, all to all"
