@@ -1,5 +1,6 @@
 """Bytes between servers of placed layouts, counted GPU by GPU from the formulas of each group."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -53,7 +54,8 @@ MODELS = {
     "dense modules": DENSE_MODULES,
     "vision": VISION,
     "linear attention": HYBRID,
-    "groups of mamba": ONE_PART,
+    # Of eight groups, so that tensor groups that span servers exchange heads, too.
+    "groups of mamba": replace(ONE_PART, linear=replace(ONE_PART.linear, key_heads=8)),
 }
 LAYOUTS = {
     name: enumerate_layouts(model, 16, GPUS, BATCH, model.sequence, ALL)
@@ -185,5 +187,6 @@ def test_every_group_is_met() -> None:
         for kind in kinds.split():
             assert any(getattr(layout, kind) > 1 for layout in LAYOUTS[name])
     assert any(layout.tensor > GPUS for layout in LAYOUTS["tied"])
+    assert any(layout.tensor > GPUS and layout.context > 1 for layout in LAYOUTS["groups of mamba"])
     folded = [layout for layout in LAYOUTS["latent experts"] if layout.expert_tensor]
     assert any(layout.expert > layout.data * layout.context for layout in folded)
