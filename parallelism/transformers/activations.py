@@ -211,10 +211,12 @@ def _linear_activations(
     """Return the bytes of linear attention between its projections.
 
     Queries, keys and values before the convolution and after it, where queries and keys are
-    repeated for each head (Megatron-Core, ``gated_delta_net``); each token's products with those
+    repeated for each head (Megatron-Core, ``gated_delta_net``), of a context rank those of its
+    heads and all tokens; each token's products with those
     before it in its chunk; numbers of each head in FP32; the gate, the output, and the output as
     the last projection reads it.
     """
+    linear = linear.shared_by(layout.tensor * layout.context)
     scalars = 4.0 * (linear.keys if linear.kind == "kda" else 3 * linear.heads)
     if linear.kind == "mamba-2":
         # Its kernel convolves again, and multiplies within chunks again (mamba_ssm,

@@ -45,7 +45,8 @@ class Communication:
         Of an all-to-all whose tokens go once to each server that holds experts of theirs.
     exposed : bool
         Nothing hides it, whatever the stack hides of its group: tensor ranks gather what came to
-        an expert that they split, and scatter its outputs, by calls of their own.
+        an expert that they split, and scatter its outputs, by calls of their own; context ranks
+        exchange heads of linear attention before and after its kernels.
     when : {"forward", "recompute", "backward", "weight", "gradients", "weights"}
         In which pass of a microbatch (``weight``: hidden behind gradients of weights);
         ``gradients``: when they are summed; ``weights``: before they are used.
@@ -100,9 +101,12 @@ def layer_communications(
     in FP32, that it learns from (Megatron-Core, ``dsa.py``). Context parallelism
     passes keys and values around a ring, and in the backward pass their gradients as well; where
     an indexer chose keys, latent vectors and its own keys instead (which Megatron-Core gathers at
-    once, and so keeps). Experts get each token's copies by all-to-all and give them back; the
-    busiest rank counts, with its ``load_imbalance``. With both, the tensor ranks that split an
-    expert gather what arrived.
+    once, and so keeps). Of linear attention each context rank does a share of the heads on the
+    whole sequence: an all-to-all before the convolution brings it what these need
+    (`LinearAttention.exchanged`), and one after the kernels takes their outputs back
+    (Megatron-Core, ``mamba_context_parallel.py``, ``gated_delta_net.py``). Experts get each
+    token's copies by all-to-all and give them back; the busiest rank counts, with its
+    ``load_imbalance``. With both, the tensor ranks that split an expert gather what arrived.
     """
     return _layer_communications(model, layer, layout.of_layers, implementation, sequence)
 
@@ -183,6 +187,11 @@ def _layer_pass(
         yield Communication(
             "ring", "context", layout.context, element * tokens * width, passed, when
         )
+    if layout.context > 1 and model.linear is not None and model.has_linear(layer):
+        linear = model.linear.shared_by(layout.tensor * layout.context)
+        for wide in (linear.exchanged, linear.values):
+            sent = element * tokens * wide / layout.tensor
+            yield Communication("alltoall", "context", layout.context, sent, 1, when, exposed=True)
     if experts is not None and layout.expert > 1:
         copies = split_tokens(tokens, layout) * implementation.load_imbalance
         copies *= copies_sent(experts, layout, implementation)

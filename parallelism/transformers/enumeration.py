@@ -22,7 +22,7 @@ from parallelism.transformers.layout import (
     Recompute,
     part_stages,
 )
-from parallelism.transformers.shares import check_context, check_layout, shares_out
+from parallelism.transformers.shares import check_layout, shares_out
 from parallelism.transformers.stage_maps import Ends, usual_maps
 
 
@@ -196,14 +196,12 @@ def enumerate_layouts(
     Raises
     ------
     InputError
-        If the batch is too large for so many GPUs, or no context group can have the model.
+        If the batch is too large for so many GPUs.
     InfeasibleError
         If there is none.
     """
     wanted = choices or Choices()
     check_batch(global_batch, gpus)
-    if wanted.context and 1 not in wanted.context:
-        check_context(model, wanted.context[0])
     weigh = ends or (lambda _: (0.0, 0.0))
     refused: list[str] = []
     found = list(

@@ -72,6 +72,16 @@ def _parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:
     return tuple(parts)
 
 
+def mixing_stages(model: Transformer, layout: Layout, *, linear: bool) -> frozenset[int]:
+    """Return the stages that have layers of linear attention, or of attention to keys."""
+    has = model.has_linear if linear else model.has_attention
+    return frozenset(
+        part.stage
+        for part in parts_of(model, layout)
+        if any(has(layer) for layer, _ in part.kinds(model))
+    )
+
+
 def alike_parts(model: Transformer, layout: Layout) -> tuple[int, ...]:
     """Return for each part the first that holds as much of the same, so that it costs the same."""
     return _alike_parts(model, layout.of_weights)

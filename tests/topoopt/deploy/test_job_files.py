@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msccl_oracle import assert_right
 from sites import full_site
-from small_layouts import layout_job, shared_moe_plan
+from small_layouts import layout_job, shared_heads_plan, shared_moe_plan
 from small_plans import planned, shared_layout_plan, shared_plan
 
 import topoopt as to
@@ -102,6 +102,7 @@ def named_groups(plan, ranks):
             (10**6, layout.expert, layout.expert_split),
         )
         groups[f"{stage}-tensor{row['tensor']}"].append(int(number))
+        groups[f"{stage}-data{row['data']}-tensor{row['tensor']}"].append(int(number))
         groups[f"{stage}-group{whole}-{split}"].append(int(number))
         groups[f"{stage}-experts{inner % (layout.expert * layout.expert_split)}"].append(
             int(number)
@@ -124,14 +125,18 @@ def exchanging_plan():
     return shared_moe_plan(expert=4)
 
 
-@pytest.mark.parametrize("plan", [shared_plan, shared_layout_plan, pipelined_plan, exchanging_plan])
+@pytest.mark.parametrize(
+    "plan", [shared_plan, shared_layout_plan, pipelined_plan, exchanging_plan, shared_heads_plan]
+)
 def test_collectives_are_right_over_planned_cables_alone(plan):
     made = deployment(plan())
     files, notes = job_files(made)
     ranks = {row["rank"]: row for row in csv.DictReader(io.StringIO(files["ranks.csv"]))}
     server = {host.name: number for number, host in enumerate(made.site.hosts)}
     found = [name for name in files if name.startswith("msccl/")]
-    assert any("alltoall" in name for name in found) == (plan is exchanging_plan)
+    exchange = plan in (exchanging_plan, shared_heads_plan)
+    assert any("alltoall" in name for name in found) == exchange
+    assert any("alltoall-heads" in name for name in found) == (plan is shared_heads_plan)
     named = named_groups(made.plan, ranks)
     assert found or any("MSCCL" in note for note in notes)
     for name in found:
