@@ -172,11 +172,8 @@ def _layer_pass(
             if when == "backward" and not kept:
                 again = Communication("allgather", "tensor", ranks, read / fewer, 1, "weight")
                 yield replace(again, exposed=exposed)
-    attention = model.attention
-    latent, indexer = (
-        attention.latent,
-        model.indexer if attends and model.has_indexer(layer) else None,
-    )
+    attention, latent = model.attention, model.attention.latent
+    indexer = model.indexer if attends and model.has_indexer(layer) else None
     if latent and indexer and layout.tensor > 1 and when != "backward":
         if layout.sequence_parallel:
             read = element * tokens * (model.hidden + latent.query_rank)
