@@ -16,6 +16,7 @@ from parallelism.transformers.layout import (
     LOOPED,
     MOST_DEGREE,
     MOST_STAGE_PARTS,
+    USUAL_MODULES,
     Layout,
     Module,
     PipelineScheduleName,
@@ -40,8 +41,8 @@ class Choices:
     stage_layers : tuple of int, optional
         Layers of each part along the model: only layouts of so many parts are considered.
     recompute : tuple of {"none", "selective", "full", "modules"}
-    modules : tuple of {"norms", "up-projections", "activations"}
-        What recomputation by modules does again; all by default.
+    modules : tuple of Module
+        What recomputation by modules does again (`Layout`); by default all but whole parts.
     schedules : tuple of PipelineScheduleName
     across_servers : bool
         Tensor parallelism may span servers.
@@ -71,7 +72,7 @@ class Choices:
     across_servers: bool = False
     expert_tensor: tuple[int, ...] = ()
     stage_layers: tuple[int, ...] = ()
-    modules: tuple[Module, ...] = get_args(Module)
+    modules: tuple[Module, ...] = USUAL_MODULES
 
     def __post_init__(self) -> None:
         for each in fields(self):

@@ -8,7 +8,7 @@ from codesign_base import InputError
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention
 from parallelism.transformers.implementation import Implementation
-from parallelism.transformers.layout import Layout
+from parallelism.transformers.layout import Layout, Module
 from parallelism.transformers.linear_attention import LinearAttention
 
 
@@ -105,6 +105,17 @@ def arriving_tokens(
     assert model.experts is not None
     share = layout.expert_split / layout.tensor
     return tokens * share * model.experts.per_token * implementation.load_imbalance
+
+
+def done_again(model: Transformer, layer: int, layout: Layout) -> tuple[Module, ...]:
+    """Return which whole feed-forward parts of a layer recomputation by modules does again."""
+    if not model.has_feed_forward(layer):
+        return ()
+    dense: tuple[Module, ...] = ("feed-forward",)
+    experts = model.experts if model.has_experts(layer) else None
+    if experts is not None:
+        dense = ("shared-experts", "experts") if experts.shared else ("experts",)
+    return tuple(part for part in dense if part in layout.modules)
 
 
 def kv_heads_of(attention: Attention, layout: Layout) -> int:

@@ -151,6 +151,13 @@ def test_modules_for_multi_token_prediction_are_patterns_of_their_own(name, tail
     found, notes = settings_of(model)
     assert found["--hybrid-layer-pattern"].endswith(tail)
     assert found["--mtp-num-layers"] == "2"
+    said = "--mtp-use-repeated-layer from core_r0.17 on"
+    assert "--mtp-use-repeated-layer" in found
+    assert any(said in note for note in notes)
+    for other in (replace(model, mtp_repeated=False), replace(model, mtp_layers=1)):
+        lines, notes = settings_of(other)
+        assert "--mtp-use-repeated-layer" not in lines
+        assert not any(said in note for note in notes)
     assert not any("prediction have" in note for note in notes)
     if model.experts:
         found, notes = settings_of(replace(model, mtp_dense=True))

@@ -233,7 +233,11 @@ def test_megatron_runs_what_the_stack_counts_or_says_that_it_does_not(stack):
     assert ("counts FP8" in said) == (stack == "deepseek-v3")
     if counted.overlap_expert:
         full = replace(layout, recompute="full")
-        assert "--overlap-moe-expert-parallel-comm" not in options(megatron(plan, job, full)[0])
+        experts = replace(layout, recompute="modules", modules=("experts",))
+        shared = replace(experts, modules=("shared-experts",))
+        for again, beside in ((full, False), (experts, False), (shared, True)):
+            asked = options(megatron(plan, job, again)[0])
+            assert ("--overlap-moe-expert-parallel-comm" in asked) == beside
         assert any("as hidden" in note for note in megatron(plan, job, full)[1])
     delayed = replace(counted, precision="fp8")
     fp8 = options(megatron(plan, replace(job, implementation=delayed), layout)[0])
@@ -310,6 +314,23 @@ def test_modules_that_a_model_lacks_are_not_asked_for(model, expected):
     assert f"--recompute-modules {expected} --" in text
     plan = with_layout(plan, recompute="modules", modules=("up-projections",))
     assert "--recompute" not in " ".join(megatron(plan, job, question_of(plan)[1])[0])
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [("llama3-8b", "mlp"), ("mixtral-8x7b", "moe mlp"), ("deepseek-v3", "shared_experts moe mlp")],
+)
+def test_whole_parts_that_a_model_lacks_are_not_asked_for(model, expected):
+    plan = with_layout(
+        pipelined_plan(), pipeline=1, schedule="1f1b", virtual_stages=1, recompute="modules",
+        modules=("shared-experts", "experts", "feed-forward"),
+    )  # fmt: skip
+    delayed = replace(plan.job.implementation, delayed_scaling=True, precision="fp8")
+    job = replace(plan.job, model=get_transformer(model), implementation=delayed)
+    lines, notes = megatron(plan, job, question_of(plan)[1])
+    assert f"--recompute-granularity selective --recompute-modules {expected}" in lines
+    # Refused of norms and nonlinearities only.
+    assert not any("delayed scaling" in note for note in notes)
 
 
 def test_torchtitan_spreads_experts_over_ranks_that_shard():
