@@ -42,6 +42,12 @@ class GraphBuilder:
     element_bytes : int, optional
         Bytes of a parameter or activation.
 
+    Attributes
+    ----------
+    reused : bool
+        While true, the weights of what is appended are those of other operators, which have the
+        parameters.
+
     Examples
     --------
     >>> from parallelism.operators.layers import dense
@@ -58,6 +64,7 @@ class GraphBuilder:
         self._batch_per_gpu = batch_per_gpu
         self._element_bytes = element_bytes
         self._operators: list[Operator] = []
+        self.reused = False
 
     def build(self) -> ModelGraph:
         """Return the finished graph.
@@ -121,7 +128,7 @@ class GraphBuilder:
                 output_shape=check_shape(f"operator {name!r}", shape),
                 forward_flops=float(flops[0]),
                 backward_flops=float(flops[1]),
-                parameters=parameters,
+                parameters=0 if self.reused else parameters,
                 forward_bytes=float(elements[0]) * self._element_bytes + byte_counts[0],
                 backward_bytes=float(elements[1]) * self._element_bytes + byte_counts[1],
                 splits=splits,

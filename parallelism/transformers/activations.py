@@ -9,6 +9,7 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.linear_attention import LinearAttention
 from parallelism.transformers.shares import (
     arriving_tokens,
+    done_again,
     gathered_width,
     kv_heads_of,
     sequence_of,
@@ -71,6 +72,8 @@ def layer_activations(
     A layer with experts keeps its router's scores, tokens as they arrive, and expert outputs before
     they are weighted (which forwarding weighs and sums on the experts' server, so that none is
     kept). In FP8 training the inputs of products are kept as they were cast, one byte an element.
+    Of a feed-forward part that is computed again as a whole nothing is kept but its input, as it
+    was before casts and before a tensor group gathered it.
     """
     return _layer_activations(model, layer, layout.of_layers, implementation, sequence)
 
@@ -94,8 +97,12 @@ def _layer_activations(
     # An input of a product, which its weights' gradient needs again.
     cast = 1.0 if implementation.precision == "fp8" else element
     rest = (norms * element + products * cast) * own * hidden + masks
+    again = done_again(model, layer, layout)
+    if again and products and cast < element:
+        # Beside what was cast for attention, where one norm serves both.
+        rest += (element if products < parts else element - cast) * own * hidden
     if implementation.gathered_inputs and products:
-        fed, read = model.has_feed_forward(layer), 0
+        fed, read = model.has_feed_forward(layer) and not again, 0
         if model.has_attention(layer):
             read = gathered_width(model, together=products == 1 and fed)
         elif model.has_linear(layer):
@@ -113,6 +120,8 @@ def _layer_activations(
     elif model.linear is not None and model.has_linear(layer):
         linear = model.linear.within(sequence_of(model, sequence))
         rest += _linear_activations(linear, layout, tokens, element, cast)
+    if "experts" in again or "feed-forward" in again:
+        return LayerActivations(input=element * own * hidden, core=core, rest=rest)
     product = 0.0 if "activations" in layout.modules else cast
     middle = ((2 if model.gated else 1) * element + product) / tensor
     if model.has_experts(layer):
@@ -126,7 +135,8 @@ def _layer_activations(
             rest += element * own * experts.per_token * read
         split = tensor / layout.expert_split
         rest += arriving * (cast * read + middle * split * experts.width)
-        rest += tokens * middle * experts.shared * experts.shared_width
+        if not again:
+            rest += tokens * middle * experts.shared * experts.shared_width
     elif model.has_feed_forward(layer):
         rest += tokens * middle * model.feed_forward
     return LayerActivations(input=element * own * hidden, core=core, rest=rest)
@@ -211,10 +221,12 @@ def _linear_activations(
     """Return the bytes of linear attention between its projections.
 
     Queries, keys and values before the convolution and after it, where queries and keys are
-    repeated for each head (Megatron-Core, ``gated_delta_net``); each token's products with those
+    repeated for each head (Megatron-Core, ``gated_delta_net``), of a context rank those of its
+    heads and all tokens; each token's products with those
     before it in its chunk; numbers of each head in FP32; the gate, the output, and the output as
     the last projection reads it.
     """
+    linear = linear.shared_by(layout.tensor * layout.context)
     scalars = 4.0 * (linear.keys if linear.kind == "kda" else 3 * linear.heads)
     if linear.kind == "mamba-2":
         # Its kernel convolves again, and multiplies within chunks again (mamba_ssm,

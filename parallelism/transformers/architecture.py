@@ -77,6 +77,9 @@ class Transformer:
         one (Qwen3-Next, Nemotron 3).
     mtp_dense : bool
         Their layers are dense although the model's last one has experts (ERNIE 4.5).
+    mtp_repeated : bool
+        They are one module, used ``mtp_layers`` times (Nemotron 3, Megatron-Core's
+        ``mtp_use_repeated_layer``): weights count once, work and activations each time.
     linear : LinearAttention, optional
         Instead of ``attention`` in all layers but its ``full_layers``; only if ``causal``.
     without_feed_forward, without_attention : tuple of int
@@ -107,6 +110,7 @@ class Transformer:
     window: SlidingWindow | None = None
     mtp_layers: int = 0
     mtp_dense: bool = False
+    mtp_repeated: bool = False
     linear: LinearAttention | None = None
     without_feed_forward: tuple[int, ...] = ()
     without_attention: tuple[int, ...] = ()
@@ -343,6 +347,11 @@ class Transformer:
         return self.tied or self.mtp_layers > 0
 
     @property
+    def mtp_modules(self) -> int:
+        """Modules for multi-token prediction with weights of their own."""
+        return min(1, self.mtp_layers) if self.mtp_repeated else self.mtp_layers
+
+    @property
     def joining_parameters(self) -> int:
         """Parameters of a module for multi-token prediction around its layer.
 
@@ -364,5 +373,5 @@ class Transformer:
     def _parameters(self, *, active: bool) -> int:
         layers = [self.layer_parameters(layer, active=active) for layer in range(self.layers)]
         module = self.layer_parameters(self.layers, active=active) + self.joining_parameters
-        more = self.mtp_layers * module
+        more = self.mtp_modules * module
         return self.embedding_parameters + sum(layers) + more + self.head_parameters

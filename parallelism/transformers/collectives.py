@@ -8,10 +8,11 @@ from typing import Literal
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
-from parallelism.transformers.layout import Layout
+from parallelism.transformers.layout import Layout, Module
 from parallelism.transformers.links import CollectiveKind
 from parallelism.transformers.reach import copies_sent
 from parallelism.transformers.shares import (
+    done_again,
     gathered_width,
     kv_heads_of,
     sequence_of,
@@ -45,7 +46,8 @@ class Communication:
         Of an all-to-all whose tokens go once to each server that holds experts of theirs.
     exposed : bool
         Nothing hides it, whatever the stack hides of its group: tensor ranks gather what came to
-        an expert that they split, and scatter its outputs, by calls of their own.
+        an expert that they split, and scatter its outputs, by calls of their own; context ranks
+        exchange heads of linear attention before and after its kernels.
     when : {"forward", "recompute", "backward", "weight", "gradients", "weights"}
         In which pass of a microbatch (``weight``: hidden behind gradients of weights);
         ``gradients``: when they are summed; ``weights``: before they are used.
@@ -100,9 +102,14 @@ def layer_communications(
     in FP32, that it learns from (Megatron-Core, ``dsa.py``). Context parallelism
     passes keys and values around a ring, and in the backward pass their gradients as well; where
     an indexer chose keys, latent vectors and its own keys instead (which Megatron-Core gathers at
-    once, and so keeps). Experts get each token's copies by all-to-all and give them back; the
-    busiest rank counts, with its ``load_imbalance``. With both, the tensor ranks that split an
-    expert gather what arrived.
+    once, and so keeps). Of linear attention each context rank does a share of the heads on the
+    whole sequence: an all-to-all before the convolution brings it what these need
+    (`LinearAttention.exchanged`), and one after the kernels takes their outputs back
+    (Megatron-Core, ``mamba_context_parallel.py``, ``gated_delta_net.py``). Experts get each
+    token's copies by all-to-all and give them back; the busiest rank counts, with its
+    ``load_imbalance``, and again both ways where experts are computed again: Megatron-Core's
+    checkpoints do all of a part's forward pass. With both, the tensor ranks that split an expert
+    gather what arrived.
     """
     return _layer_communications(model, layer, layout.of_layers, implementation, sequence)
 
@@ -118,6 +125,8 @@ def _layer_communications(
     found = list(_layer_pass(model, layer, layout, implementation, sequence, "forward"))
     if layout.recompute == "full":
         found += _layer_pass(model, layer, layout, implementation, sequence, "recompute")
+    for part in done_again(model, layer, layout):
+        found += _layer_pass(model, layer, layout, implementation, sequence, "recompute", part)
     found += _layer_pass(model, layer, layout, implementation, sequence, "backward")
     return tuple(found)
 
@@ -129,21 +138,26 @@ def _layer_pass(
     implementation: Implementation,
     sequence: int | None,
     when: When,
+    only: Module | None = None,
 ) -> Iterator[Communication]:
+    """Yield what a layer sends in a pass, or ``only`` one feed-forward part of it."""
     tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
     experts = model.experts if model.has_experts(layer) else None
     whole = element * tokens * model.hidden
     dense = model.has_feed_forward(layer) and (experts is None or experts.shared > 0)
-    together = dense and sums_once(model)
+    together = dense and sums_once(model) and only is None
+    attends = only is None and model.has_attention(layer)
     # Bytes of what a group of ranks reads and of what it returns.
     blocks: list[tuple[float, float, int, bool]] = []
-    if model.has_attention(layer):
+    if attends:
         read = element * tokens * gathered_width(model, together=together)
         blocks.append((read, whole, layout.tensor, False))
-    elif model.has_linear(layer):
+    elif only is None and model.has_linear(layer):
         blocks.append((whole, whole, layout.tensor, False))
     if dense and not together:
         blocks.append((whole, whole, layout.tensor, False))
+    if only == "shared-experts":
+        experts = None
     if experts is not None:
         share = layout.expert_split / layout.tensor
         arriving = element * tokens * experts.reads(model.hidden) * share * experts.per_token
@@ -163,15 +177,15 @@ def _layer_pass(
             if when == "backward" and not kept:
                 again = Communication("allgather", "tensor", ranks, read / fewer, 1, "weight")
                 yield replace(again, exposed=exposed)
-    attention = model.attention
-    latent, indexer = attention.latent, model.indexer if model.has_indexer(layer) else None
+    attention, latent = model.attention, model.attention.latent
+    indexer = model.indexer if attends and model.has_indexer(layer) else None
     if latent and indexer and layout.tensor > 1 and when != "backward":
         if layout.sequence_parallel:
             read = element * tokens * (model.hidden + latent.query_rank)
             yield Communication("allgather", "tensor", layout.tensor, read, 1, when)
         scores = 4.0 * tokens * min(indexer.keys, sequence_of(model, sequence))
         yield Communication("allreduce", "tensor", layout.tensor, scores, 1, when)
-    if layout.context > 1 and model.has_attention(layer):
+    if layout.context > 1 and attends:
         if latent is None:
             width = 2.0 * kv_heads_of(attention, layout) * attention.head_width
         elif model.is_sparse(layer, sequence_of(model, sequence)):
@@ -183,6 +197,12 @@ def _layer_pass(
         yield Communication(
             "ring", "context", layout.context, element * tokens * width, passed, when
         )
+    exchanges = layout.context > 1 and only is None and model.has_linear(layer)
+    if exchanges and model.linear is not None:
+        linear = model.linear.shared_by(layout.tensor * layout.context)
+        for wide in (linear.exchanged, linear.values):
+            sent = element * tokens * wide / layout.tensor
+            yield Communication("alltoall", "context", layout.context, sent, 1, when, exposed=True)
     if experts is not None and layout.expert > 1:
         copies = split_tokens(tokens, layout) * implementation.load_imbalance
         copies *= copies_sent(experts, layout, implementation)

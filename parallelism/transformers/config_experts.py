@@ -317,6 +317,7 @@ def _dots1(config: ConfigFields) -> dict[str, Any]:
 def _exaone_moe(config: ConfigFields) -> dict[str, Any]:
     described = windowed(config, head_norm=True, width=4096, every=4)
     described |= {"experts": with_shared(config, 1, True), "mtp_dense": True}
+    described["mtp_repeated"] = config.flag("mtp_share_layers", False)
     return dense_first(config, described)
 
 

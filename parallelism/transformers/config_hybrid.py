@@ -257,6 +257,7 @@ def _nemotron_h(config: ConfigFields) -> dict[str, Any]:
         "without_feed_forward": of(_LINEAR, _FULL),
         "without_attention": of("mlp", "moe"),
         "mtp_layers": _nemotron_modules(config, experts),
+        "mtp_repeated": config.flag("mtp_use_repeated_layer", True),
     }
 
 

@@ -16,7 +16,11 @@ from parallelism.transformers.attention_costs import (
     up_projections,
 )
 from parallelism.transformers.end_costs import embedding_costs, head_costs
-from parallelism.transformers.feed_forward_costs import expert_costs, feed_forward_costs
+from parallelism.transformers.feed_forward_costs import (
+    expert_costs,
+    feed_forward_costs,
+    shared_costs,
+)
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.linear_costs import (
@@ -27,6 +31,7 @@ from parallelism.transformers.linear_costs import (
 from parallelism.transformers.operands import cast_shares
 from parallelism.transformers.shares import (
     arriving_tokens,
+    done_again,
     kv_heads_of,
     layer_kinds,
     sequence_of,
@@ -65,7 +70,9 @@ def layer_costs(
     Recomputation: ``"selective"`` does the attention core again (scores, softmax, dropout,
     values; Korthikanti et al., 2022, section 5), which a fused kernel does anyway, so that it
     changes nothing there; or what else ``implementation.selective`` says. ``"full"`` does the
-    whole forward pass again.
+    whole forward pass again. ``"modules"`` does those that the layout names, one after another:
+    a nonlinearity within experts that are computed again comes twice, and so do shared experts
+    there, as nested checkpoints of Megatron-Core do them.
 
     The backward pass of a fused attention kernel does five products where the forward pass does
     two, because it computes the scores again (Dao et al., 2022, algorithm 4).
@@ -84,7 +91,7 @@ def _layer_costs(
     length = sequence_of(model, sequence)
     tokens = tokens_of(model, layout, sequence)
     element = float(model.dense_bytes)
-    core = rest = PassCosts()
+    core = rest = fed = PassCosts()
     if model.has_attention(layer):
         core = attention_core(model, layout, implementation, layer=layer, sequence=length)
         rest = projections(model, layout, implementation, tokens)
@@ -96,12 +103,13 @@ def _layer_costs(
         rest = linear_projections(model, model.linear, layout, implementation, tokens)
     if model.has_experts(layer):
         assert model.experts is not None
-        rest += expert_costs(model, model.experts, layout, implementation, tokens)
+        fed = expert_costs(model, model.experts, layout, implementation, tokens)
     elif model.has_feed_forward(layer):
-        rest += feed_forward_costs(
+        fed = feed_forward_costs(
             model, model.feed_forward, tokens, layout.tensor, implementation,
             casts=cast_shares(implementation, layout),
         )  # fmt: skip
+    rest += fed
     hidden = split_tokens(tokens, layout) * model.hidden * element
     masks = split_tokens(tokens, layout) * model.hidden if implementation.dropout else 0.0
     # Norms; sums of residuals of each part (with dropout and its mask).
@@ -112,13 +120,12 @@ def _layer_costs(
     whole = core + rest
     if layout.recompute == "full":
         again = whole.forward
-        fed = model.has_feed_forward(layer) and not model.has_experts(layer)
-        if implementation.selective == "products" and fed:
-            again = replace(again, gemms=again.gemms[:-1])  # the output of the feed-forward part
+        if model.has_feed_forward(layer) and not model.has_experts(layer):
+            again = _as_needed(again, implementation)
         return whole.recomputed(again)
     if layout.recompute == "modules":
         return whole.recomputed(
-            _modules_again(model, layer, layout, implementation, tokens, hidden)
+            _modules_again(model, layer, layout, implementation, tokens, hidden, fed.forward)
         )
     if layout.recompute == "selective":
         if implementation.selective == "products":
@@ -157,10 +164,16 @@ def _modules_again(
     implementation: Implementation,
     tokens: float,
     hidden: float,
+    fed: Work,
 ) -> Work:
-    """Return what recomputation by modules does again, where ``hidden`` bytes are a norm's."""
+    """Return what recomputation by modules does again.
+
+    A norm's input has ``hidden`` bytes, and the feed-forward part does ``fed``.
+    """
     again, element = NOTHING, float(model.dense_bytes)
     latent = model.attention.latent if model.has_attention(layer) else None
+    experts = model.experts if model.has_experts(layer) else None
+    parts = done_again(model, layer, layout)
     if "norms" in layout.modules:
         moved = model.norms(layer) * implementation.norms / implementation.elementwise * 2 * hidden
         if latent is not None:
@@ -171,14 +184,30 @@ def _modules_again(
         again += up_projections(model, layout, implementation, tokens).forward
     if "activations" in layout.modules and model.has_feed_forward(layer):
         inputs = 3 if model.gated else 2
-        width = tokens * model.feed_forward / layout.tensor
-        if model.has_experts(layer):
-            experts = model.experts
-            assert experts is not None
-            width = tokens * experts.shared * experts.shared_width / layout.tensor
+        dense = experts.shared * experts.shared_width if experts else model.feed_forward
+        # Within parts that are done again only routed experts do theirs once more.
+        width = 0.0 if parts else tokens * dense / layout.tensor
+        if experts is not None:
             arriving = arriving_tokens(model, layout, implementation, tokens)
             width += arriving * experts.width / layout.expert_split
-        again += Work(traffic=inputs * width * element, kernels=1)
+        if width:
+            again += Work(traffic=inputs * width * element, kernels=1)
+    for part in parts:
+        if part == "experts" or experts is None:
+            again += fed if experts is not None else _as_needed(fed, implementation)
+        else:
+            shared = shared_costs(model, experts, layout, implementation, tokens)
+            again += _as_needed(shared.forward, implementation)
+    return again
+
+
+def _as_needed(again: Work, implementation: Implementation) -> Work:
+    """Return what is done again of work whose last product is a feed-forward part's output.
+
+    No backward pass needs that, and PyTorch's checkpoints leave it out.
+    """
+    if implementation.selective == "products":
+        return replace(again, gemms=again.gemms[:-1])
     return again
 
 

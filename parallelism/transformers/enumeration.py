@@ -16,13 +16,14 @@ from parallelism.transformers.layout import (
     LOOPED,
     MOST_DEGREE,
     MOST_STAGE_PARTS,
+    USUAL_MODULES,
     Layout,
     Module,
     PipelineScheduleName,
     Recompute,
     part_stages,
 )
-from parallelism.transformers.shares import check_context, check_layout, shares_out
+from parallelism.transformers.shares import check_layout, shares_out
 from parallelism.transformers.stage_maps import Ends, usual_maps
 
 
@@ -40,8 +41,8 @@ class Choices:
     stage_layers : tuple of int, optional
         Layers of each part along the model: only layouts of so many parts are considered.
     recompute : tuple of {"none", "selective", "full", "modules"}
-    modules : tuple of {"norms", "up-projections", "activations"}
-        What recomputation by modules does again; all by default.
+    modules : tuple of Module
+        What recomputation by modules does again (`Layout`); by default all but whole parts.
     schedules : tuple of PipelineScheduleName
     across_servers : bool
         Tensor parallelism may span servers.
@@ -72,7 +73,7 @@ class Choices:
     across_servers: bool = False
     expert_tensor: tuple[int, ...] = ()
     stage_layers: tuple[int, ...] = ()
-    modules: tuple[Module, ...] = get_args(Module)
+    modules: tuple[Module, ...] = USUAL_MODULES
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -197,14 +198,12 @@ def enumerate_layouts(
     Raises
     ------
     InputError
-        If the batch is too large for so many GPUs, or no context group can have the model.
+        If the batch is too large for so many GPUs.
     InfeasibleError
         If there is none.
     """
     wanted = choices or Choices()
     check_batch(global_batch, gpus)
-    if wanted.context and 1 not in wanted.context:
-        check_context(model, wanted.context[0])
     weigh = ends or (lambda _: (0.0, 0.0))
     refused: list[str] = []
     found = list(

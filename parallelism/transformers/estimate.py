@@ -42,7 +42,7 @@ def estimated_seconds(
     """
     sent = part_bytes(placement, loads)
     beside = sent.context + loads.beside * sent.tokens
-    after = (1.0 - loads.beside) * sent.tokens
+    after = sent.heads + (1.0 - loads.beside) * sent.tokens
     ends = stage_ends(
         schedule.passes, schedule.parts, schedule.microbatches, placement.layout.zero, _PIECES,
         PassSends(

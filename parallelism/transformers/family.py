@@ -189,7 +189,8 @@ class LayoutFamily:
         tasks = self._built.get((placement, False))
         if tasks is None:
             schedule = schedule_of(placement.layout, self.batch)
-            if expected_tasks(placement, schedule) >= REDUCED_FROM:
+            heads = self.model.linear is not None
+            if expected_tasks(placement, schedule, heads=heads) >= REDUCED_FROM:
                 tasks = reduced_tasks(placement, schedule, self.loads(placement))
             if tasks is None:
                 tasks = self.build(placement)
@@ -212,7 +213,8 @@ class LayoutFamily:
 
     def expected_bytes(self, placement: Placement) -> float:
         """Return what the arrays of its task graph take, about; see `sizes.expected_bytes`."""
-        return expected_bytes(placement, schedule_of(placement.layout, self.batch))
+        schedule = schedule_of(placement.layout, self.batch)
+        return expected_bytes(placement, schedule, heads=self.model.linear is not None)
 
     def microbatched(self, placement: Placement, microbatches: int) -> TaskGraph | None:
         """Return one iteration; None for more than one part: microbatches are the layout's own."""
@@ -374,6 +376,13 @@ class LayoutFamily:
                 "Gated DeltaNet on GB200 alone; published runs of hybrid models are met within "
                 "19 % in the mean, 41 % at most"
             )
+            if placement.layout.context > 1:
+                kda = self.model.linear.kind == "kda"
+                found.append(
+                    "context ranks exchange heads of linear attention before and after its "
+                    "kernels, which nothing hides"
+                    + ("; no public software does so for Kimi Delta Attention" if kda else "")
+                )
         if self.model.indexer is not None:
             found.append(
                 "no published run that was tuned holds the times and memory of keys that an "

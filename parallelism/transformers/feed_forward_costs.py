@@ -75,8 +75,19 @@ def expert_costs(
         costs += product_costs(own, read, model.hidden, 1, *sums)
         costs += product_costs(own, model.hidden, read, 1, *sums)
     if experts.shared:
-        costs += feed_forward_costs(
-            model, experts.shared * experts.shared_width, tokens, layout.tensor, implementation,
-            casts=cast_shares(implementation, layout),
-        )  # fmt: skip
+        costs += shared_costs(model, experts, layout, implementation, tokens)
     return costs
+
+
+def shared_costs(
+    model: Transformer,
+    experts: Experts,
+    layout: Layout,
+    implementation: Implementation,
+    tokens: float,
+) -> PassCosts:
+    """Return the passes of shared experts."""
+    return feed_forward_costs(
+        model, experts.shared * experts.shared_width, tokens, layout.tensor, implementation,
+        casts=cast_shares(implementation, layout),
+    )  # fmt: skip

@@ -77,7 +77,7 @@ def exchange(placement: Placement, ranks: IntArray, groups: IntArray) -> Exchang
 
 @dataclass(frozen=True, eq=False)
 class AllToAll:
-    """Pairs of servers between which the ranks of expert groups exchange tokens.
+    """Pairs of servers between which the ranks of groups exchange tokens, or heads of them.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class AllToAll:
     senders : int64 array, shape (pairs, most)
         Places of the ranks that send; -1 fills rows up.
     into : int64 array, shape (ranks of the stage, most)
-        Pairs that bring each rank its tokens; -1 fills rows up.
+        Pairs that bring each rank what is sent to it; -1 fills rows up.
     element : int64 array, shape (pairs,), optional
         What each is called in the tasks, where it stands for others, too.
     """
@@ -102,13 +102,13 @@ class AllToAll:
 
 
 def all_to_all(placement: Placement, ranks: IntArray, groups: IntArray) -> AllToAll:
-    """Return the server pairs of all expert groups of a stage.
+    """Return the server pairs of all groups of a stage, where each rank sends to each other.
 
     Parameters
     ----------
     placement : Placement
     ranks : int64 array, shape (places,)
-    groups : int64 array, shape (groups, expert)
+    groups : int64 array, shape (groups, size)
         Places.
 
     Returns

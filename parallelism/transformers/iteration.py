@@ -211,7 +211,8 @@ def _layer_seconds(
     counted = [message for message in messages if message.group not in without]
     found = part_seconds(costs, counted, layout, implementation, rates, links)
     if model.has_experts(layer) and layout.expert > 1 and implementation.dispatch_s:
-        again = implementation.dispatch_s * (layout.recompute == "full")
+        twice = layout.recompute == "full" or "experts" in layout.modules
+        again = implementation.dispatch_s * twice
         found = found.plus(
             PassSeconds(implementation.dispatch_s, again, 0.0, implementation.dispatch_s + again)
         )

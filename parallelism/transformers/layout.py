@@ -20,7 +20,11 @@ FOLDED: tuple[PipelineScheduleName, ...] = ("zero-bubble-v",)
 SPLIT: tuple[PipelineScheduleName, ...] = ("zero-bubble", "zero-bubble-v")
 """Schedules in which gradients of weights are passes of their own."""
 Recompute = Literal["none", "selective", "full", "modules"]
-Module = Literal["norms", "up-projections", "activations"]
+Module = Literal[
+    "norms", "up-projections", "activations", "shared-experts", "experts", "feed-forward"
+]
+USUAL_MODULES: tuple[Module, ...] = ("norms", "up-projections", "activations")
+"""What takes little work to compute again: all but whole parts of layers."""
 MOST_DEGREE = 2**20
 """Ranks, samples or stages of any one kind."""
 MOST_STAGE_PARTS = 10_000
@@ -94,9 +98,13 @@ class Layout:
     stage_layers : tuple of int
         Layers of each part along the model, the first of them with the embedding, the last with
         the head. Empty: as even as they go (`stages.parts_of`).
-    modules : tuple of {"norms", "up-projections", "activations"}
-        What recomputation by modules does again in every layer: norms; projections from latent
-        vectors to queries, keys and values; the nonlinearity of feed-forward parts and experts.
+    modules : tuple of Module
+        What recomputation by modules does again in every layer: ``norms``; ``up-projections`` from
+        latent vectors to queries, keys and values; ``activations``, the nonlinearity of
+        feed-forward parts and experts; or whole parts, with their messages: ``shared-experts``;
+        ``experts``, the router, all experts and the exchange of tokens, there and back; and the
+        dense ``feed-forward``. (Megatron-Core's ``layernorm``, ``mla_up_proj``, ``moe_act``,
+        ``shared_experts``, ``moe`` and ``mlp``.)
     """
 
     tensor: int = 1

@@ -71,6 +71,16 @@ class LinearAttention:
         """Return the same on sequences that may be shorter than a chunk."""
         return self if self.chunk <= sequence else replace(self, chunk=sequence)
 
+    def shared_by(self, ranks: int) -> "LinearAttention":
+        """Return the same as ``ranks`` tensor and context ranks share out its heads.
+
+        Where Mamba-2 has fewer groups than that, each is repeated on the ranks that share its
+        heads (Megatron-Core, ``mamba_context_parallel.py``).
+        """
+        if self.kind != "mamba-2" or ranks <= self.key_heads:
+            return self
+        return replace(self, key_heads=ranks)
+
     @property
     def keys(self) -> int:
         """Width of all heads' keys together, which is that of the queries."""
@@ -96,6 +106,16 @@ class LinearAttention:
         if self.kind == "kda":
             return self.mixed + self.heads
         return self.mixed + self.values + (1 if self.kind == "mamba-2" else 2) * self.heads
+
+    @property
+    def exchanged(self) -> int:
+        """Width of what context ranks send each other of a token for a share of the heads.
+
+        All of `projected`, as Megatron-Core does, and how much each element of KDA's keys forgets.
+        No public software exchanges the heads of KDA: its gate, of a token's own narrow vector, is
+        taken to be put on its outputs when these are back.
+        """
+        return self.projected + (self.keys if self.kind == "kda" else 0)
 
     @property
     def low_ranks(self) -> int:

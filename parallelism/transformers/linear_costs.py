@@ -36,7 +36,8 @@ def linear_core(
     PassCosts
         Kernels multiply whole squares of a chunk, masked or not. Each reads what it needs from
         memory and writes what it makes, so that they are limited by bytes, which are counted as
-        many as take the time at the full rate.
+        many as take the time at the full rate. A context rank has as many times fewer heads as
+        more tokens.
 
     Notes
     -----
@@ -47,7 +48,7 @@ def linear_core(
     queries by keys of a chunk (once for all heads of a group), outputs; backward these again, and
     gradients in reverse (``mamba_ssm/ops/triton/ssd_combined.py``).
     """
-    element = float(model.dense_bytes)
+    element, linear = float(model.dense_bytes), linear.shared_by(layout.tensor * layout.context)
     flops, back = core_flops_of_token(linear)
     chunk, key, value = float(linear.chunk), float(linear.key_width), float(linear.value_width)
     state = key * value
@@ -111,7 +112,8 @@ def linear_projections(
 ) -> PassCosts:
     """Return the passes of a layer's projections, convolution, norms of heads, and gate.
 
-    KDA's narrow projections are done by each tensor rank, as those to latent vectors are.
+    KDA's narrow projections are done by each tensor rank, as those to latent vectors are. What
+    context ranks exchange is put in order before it is sent and after it came.
     """
     hidden, tensor, element = model.hidden, layout.tensor, float(model.dense_bytes)
     sums = operands(model, implementation, layer=True)
@@ -124,6 +126,7 @@ def linear_projections(
         for width in (linear.keys, linear.values):
             costs += product_costs(tokens, width / tensor, linear.low_ranks / 2, 1, *sums)
     moved = element * tokens / tensor
+    linear = linear.shared_by(tensor * layout.context)
     # Convolution with its nonlinearity: backward reads its input, too. Norm of the output and
     # gate: output and gate read, their product written, and so their gradients.
     forward = 2.0 * linear.mixed + 3.0 * linear.values
@@ -133,6 +136,11 @@ def linear_projections(
         forward += 4.0 * linear.keys
         backward += 6.0 * linear.keys
         kernels = 4
+    if layout.context > 1:
+        ordered = 4.0 * (linear.exchanged + linear.values)
+        forward += ordered
+        backward += ordered
+        kernels += 4
     return costs + elementwise(forward * moved, backward * moved, kernels)
 
 

@@ -47,8 +47,9 @@ _ROWS = {
     "backward": PassKind.BACKWARD,
     "weight": PassKind.WEIGHT,
 }
-_VOLUMES = ("tensor", "inputs", "context", "expert")
-"""Groups whose bytes count where they span servers; inputs are gathered by tensor groups."""
+_VOLUMES = ("tensor", "inputs", "context", "heads", "expert")
+"""What counts where its group spans servers: tensor groups gather inputs, context groups exchange
+heads of linear attention."""
 # Of what an AllReduce sends.
 _SHARE = {"allreduce": 1.0, "allgather": 0.5, "reducescatter": 0.5}
 
@@ -73,6 +74,9 @@ class Loads:
     context_bytes : float64 array, shape (3, parts)
         Keys and values (and their gradients) of all context ranks together that go round the
         context group in each pass; zero within one server.
+    heads_bytes : float64 array, shape (3, parts)
+        Of linear attention: sent by one rank to all ranks of its context group together (itself
+        included) in each pass, there and back; zero within one server.
     expert_bytes : float64 array, shape (3, parts)
         Sent by one rank to all ranks of its expert group together (itself included) in each
         pass, there and back; zero within one server.
@@ -102,6 +106,7 @@ class Loads:
     tensor_bytes: FloatArray
     input_bytes: FloatArray
     context_bytes: FloatArray
+    heads_bytes: FloatArray
     expert_bytes: FloatArray
     gradients: tuple[WeightCount, ...]
     weights: tuple[WeightCount, ...]
@@ -188,6 +193,7 @@ def loads_of(
         tensor_bytes=volumes["tensor"],
         input_bytes=volumes["inputs"],
         context_bytes=volumes["context"],
+        heads_bytes=volumes["heads"],
         expert_bytes=volumes["expert"],
         gradients=gradients,
         weights=weights,
@@ -280,8 +286,7 @@ class _Columns:
         found[0] = one.forward, one.backward, one.weight
         for message in messages:
             if message.group in self.far and message.when in _ROWS:
-                what = "inputs" if message.when == "weight" else message.group
-                row = 1 + _VOLUMES.index(what)
+                row = 1 + _VOLUMES.index(_volume(message))
                 found[row, _ROWS[message.when]] += _whole(message, self.layout.tensor)
         return found
 
@@ -313,12 +318,19 @@ def _crossing(model: Transformer, placement: Placement) -> float:
     return servers_reached(model.experts, servers) / servers_reached(model.experts, ranks)
 
 
+def _volume(message: Communication) -> str:
+    """Return which of `_VOLUMES` a message counts in."""
+    if message.when == "weight":
+        return "inputs"
+    return "heads" if (message.group, message.kind) == ("context", "alltoall") else message.group
+
+
 def _whole(message: Communication, tensor: int) -> float:
     """Return the bytes of a message as `Loads` counts them for its group, all repetitions."""
     if message.group == "tensor":
         # Hierarchical: each server reduces inside, then all exchange the same buffer.
         share = 1.0 if message.when == "weight" else _SHARE[message.kind]
         return share * message.size * message.count
-    if message.group == "context":
+    if message.kind == "ring":
         return message.size * message.ranks * message.count * tensor
     return message.size * message.count * tensor

@@ -73,7 +73,8 @@ def model_graph(
     Notes
     -----
     Modules for multi-token prediction look tokens up again and use the output projection again; its
-    weights, and those of the embedding, are counted where they are used first.
+    weights, those of the embedding, and those of a module that is used again (``mtp_repeated``)
+    are counted where they are used first.
 
     Experts are one operator a layer, split by experts: each part takes all tokens and returns
     a partial sum, as with expert parallelism over replicated activations. An all-to-all that
@@ -103,6 +104,7 @@ def model_graph(
         logits = dense(build, "vocabulary_projection", normed, model.vocabulary, bias=False)
         softmax_split(build, "loss", logits)
     for number in range(model.mtp_layers):
+        build.reused = model.mtp_repeated and number > 0
         x = _predict_further(build, model, f"mtp_{number}", x)
     return build.build()
 

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
-from parallelism.transformers.groups import Exchange
+from parallelism.transformers.groups import AllToAll, Exchange
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.pass_order import pass_order
 from parallelism.transformers.placement import Placement
@@ -49,7 +49,8 @@ def iteration_tasks(
     TaskGraph
         One device a rank. A rank runs its passes in the schedule's order, each when its input
         has arrived. Tensor groups over several servers and expert exchange hold the rank up
-        after the pass; keys and values go round the context group while it computes. Gradients
+        after the pass, and so does what context groups exchange for linear attention; keys and
+        values go round the context group while it computes. Gradients
         are reduced (ZeRO 0) or scattered (1 to 3) over the data and context ranks of a stage,
         those of experts over the ranks that have the same ones; each rank then updates its
         share. Weights are gathered piece by piece, in the order of use: at the beginning (1, 2),
@@ -229,6 +230,7 @@ class _Builder:
             if scatters:
                 waits = [ends, *self._reduce(stage, part, ends, pieces, microbatch)]
         gate = self._reduce_tensor(kind, stage, waits + beside, label)
+        gate = gate + self._exchange_heads(kind, stage, gate, label)
         gate = gate + self._exchange_experts(kind, stage, gate, label, 1.0 - self.loads.beside)
         if kind not in _SENDS or not 0 <= part + _SENDS[kind][0] < self.parts:
             return gate, None
@@ -313,12 +315,24 @@ class _Builder:
         groups = self._rank_groups(stage)
         return [self.tasks.add(TaskKind.ALLREDUCE, groups, None, size, gate, label)]
 
+    def _exchange_heads(
+        self, kind: PassKind, stage: int, gate: list[IntArray], label: Label
+    ) -> list[IntArray]:
+        """Exchange heads of linear attention among the servers of each context group."""
+        size = float(self.loads.heads_bytes[kind, label[0]]) / self.layout.context
+        return self._all_to_all(self.shape.heads[stage], size, gate, label)
+
     def _exchange_experts(
         self, kind: PassKind, stage: int, gate: list[IntArray], label: Label, share: float
     ) -> list[IntArray]:
         """Send a share of the tokens from every server of an expert group to every other."""
         size = share * float(self.loads.expert_bytes[kind, label[0]]) / self.layout.expert_ranks
-        over = self.shape.tokens[stage]
+        return self._all_to_all(self.shape.tokens[stage], size, gate, label)
+
+    def _all_to_all(
+        self, over: AllToAll, size: float, gate: list[IntArray], label: Label
+    ) -> list[IntArray]:
+        """Send what each rank has for each other of its group; return what brings it to each."""
         if size == 0.0 or not over.source.size:
             return []
         sent = np.zeros(over.source.size, dtype=np.int64)

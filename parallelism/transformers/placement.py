@@ -117,9 +117,14 @@ class Placement:
             Ranks of a stage in the order of data and, within, context; each next
             `Layout.expert_ranks` of them are a group.
         """
-        layout = self.layout
-        flat = self.rank.transpose(1, 0, 2).reshape(layout.data * layout.context, layout.pipeline)
-        return flat.reshape(-1, layout.expert_ranks, layout.pipeline)
+        return self._groups(self.layout.expert_ranks)
+
+    def context_groups(self) -> IntArray:
+        """Return the ranks that share each sample, shape (groups, context, pipeline)."""
+        return self._groups(self.layout.context)
+
+    def _groups(self, size: int) -> IntArray:
+        return self.rank.transpose(1, 0, 2).reshape(-1, size, self.layout.pipeline)
 
 
 @lru_cache(maxsize=1024)

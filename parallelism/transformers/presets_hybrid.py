@@ -62,7 +62,7 @@ def _nemotron(
     return Transformer(
         name, len(pattern), hidden, Attention(*heads, 128), feed_forward, 131072, 8192,
         experts=experts, source=source, linear=linear,
-        without_feed_forward=of("M*"), without_attention=of("-E"),
+        without_feed_forward=of("M*"), without_attention=of("-E"), mtp_repeated=True,
     )  # fmt: skip
 
 

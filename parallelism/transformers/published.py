@@ -5,12 +5,11 @@ from dataclasses import fields, replace
 from codesign_base import InputError
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.enumeration import Choices
-from parallelism.transformers.layout import Layout, Module
+from parallelism.transformers.layout import USUAL_MODULES, Layout
 from parallelism.transformers.shares import check_layout, shares_out, tokens_of
 
 DGX = "NVIDIA/dgxc-benchmarking on GitHub"
 _BRIDGE = "NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md"
-_EVERY: tuple[Module, ...] = ("norms", "up-projections", "activations")
 
 
 def _interleaved(tensor: int, context: int, pipeline: int, virtual: int) -> Layout:
@@ -39,7 +38,7 @@ PUBLISHED: dict[str, tuple[tuple[Layout, str], ...]] = {
         (
             Layout(
                 data=64, pipeline=16, expert=64, sequence_parallel=False, recompute="modules",
-                modules=_EVERY,
+                modules=USUAL_MODULES,
             ),
             "DeepSeek-V3, arXiv 2412.19437, sections 3.2 and 3.4, 2,048 H800 (DualPipe there)",
         ),

@@ -26,8 +26,8 @@ class _Sends:
     context, dense, expert : float64 arrays, shape (stages,)
         Of the buffers of a context group, and of what ranks that share weights, and experts,
         have of these, each once round its ring.
-    tokens : float64 array, shape (stages,)
-        Of the tokens of an expert rank for one other.
+    heads, tokens : float64 arrays, shape (stages,)
+        Of what a context rank has for one other, and of the tokens of an expert rank.
     tied : float
         Of the gradient of an embedding that the first and the last stage share.
     """
@@ -37,6 +37,7 @@ class _Sends:
     context: FloatArray
     dense: FloatArray
     expert: FloatArray
+    heads: FloatArray
     tokens: FloatArray
     tied: float
 
@@ -69,17 +70,17 @@ def _sends(placement: Placement, every: bool) -> _Sends:
         return ring, away
 
     none = np.zeros(stages)
-    dense = context = sent(group(ranks)[0]) / split
-    expert, tokens = dense, none
-    if layout.context < ranks:
-        context = none if layout.context == 1 else sent(group(layout.context)[0]) / split
+    dense = sent(group(ranks)[0]) / split
+    expert, context, heads, tokens = dense, none, none, none
+    if layout.context > 1:
+        context, heads = (sent(each) / split for each in group(layout.context))
     if layout.expert_ranks > 1:
         tokens = sent(group(layout.expert_ranks)[1]) / split
         expert = sent(group(layout.expert_ranks, across=True)[0]) / split
     outputs = [sent((home != np.roll(home, -step, axis=0)) * 1.0) / split for step in (-1, 0, 1)]
     tied = sent((home[[0] * stages] != home[[-1] * stages]) * 1.0)[0] / split
     each = float(sent(np.ones(home.shape)).mean())
-    return _Sends(each, np.stack(outputs), context, dense, expert, tokens, tied)
+    return _Sends(each, np.stack(outputs), context, dense, expert, heads, tokens, tied)
 
 
 def _counted(homes: IntArray, servers: int) -> tuple[IntArray, IntArray]:
@@ -99,9 +100,10 @@ class PartBytes(NamedTuple):
         Of a stage on a server.
     outputs : float64 array, shape (2, parts)
         Of a microbatch to the next part, and gradients to the part before.
-    context, tokens, inputs, tensor : float64 arrays, shape (3, parts)
-        Of a pass of each kind: what goes round context groups, tokens to experts and back, inputs
-        that are gathered again, and what is reduced, over the servers of a rank.
+    context, heads, tokens, inputs, tensor : float64 arrays, shape (3, parts)
+        Of a pass of each kind: what goes round context groups, heads that these exchange, tokens
+        to experts and back, inputs that are gathered again, and what is reduced, over the servers
+        of a rank.
     weights, gradients : float64 arrays, shape (parts,)
         Of the ranks that share them: gathered once, and scattered (without ZeRO reduced) once.
     tied : float
@@ -111,6 +113,7 @@ class PartBytes(NamedTuple):
     ranks: float
     outputs: FloatArray
     context: FloatArray
+    heads: FloatArray
     tokens: FloatArray
     inputs: FloatArray
     tensor: FloatArray
@@ -146,6 +149,7 @@ def part_bytes(placement: Placement, loads: Loads, *, every: bool = False) -> Pa
         sent.ranks,
         outputs,
         loads.context_bytes * sent.context[stage],
+        loads.heads_bytes / layout.context * sent.heads[stage],
         loads.expert_bytes / layout.expert_ranks * sent.tokens[stage],
         ring * loads.input_bytes,
         2.0 * ring * loads.tensor_bytes,
@@ -178,7 +182,7 @@ def network_bytes(
     """
     zero, microbatches = placement.layout.zero, schedule.microbatches
     sent = part_bytes(placement, loads, every=True)
-    passes = sent.context + sent.tokens + sent.inputs + sent.tensor
+    passes = sent.context + sent.heads + sent.tokens + sent.inputs + sent.tensor
     microbatch = float(sent.outputs.sum()) + float(passes.sum())
     gathers = {0: 0, 3: 2 * microbatches}.get(zero, 1)
     scatters = microbatches if zero >= 2 else 1

@@ -15,7 +15,7 @@ IntArray = npt.NDArray[np.int64]
 
 _NEXT, _TOKENS, _TIED = 2, 5, 6
 """Kinds of elements: 0 and 1 are not used, so that steps 1 and -1 make kinds 3 and 1."""
-_CONTEXT, _DENSE, _EXPERT = 7, 8, 9
+_CONTEXT, _DENSE, _EXPERT, _HEADS = 7, 8, 9, 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +32,8 @@ class Shape:
     context, dense, expert : tuple of Exchange
         Of each stage: ranks of a context group, of all that share weights, of those that share
         experts.
-    tokens : tuple of AllToAll
-        Of each stage.
+    heads, tokens : tuple of AllToAll
+        Of each stage: in context groups, and in expert groups.
     sends : dict of (int, int) to int64 array, shape (places,)
         What the messages of a stage to the next (1) or the one before (-1) are called in the
         tasks, where they stand for others, too.
@@ -47,6 +47,7 @@ class Shape:
     context: tuple[Exchange, ...]
     dense: tuple[Exchange, ...]
     expert: tuple[Exchange, ...]
+    heads: tuple[AllToAll, ...]
     tokens: tuple[AllToAll, ...]
     sends: dict[tuple[int, int], IntArray]
     ties: IntArray | None = None
@@ -77,6 +78,7 @@ def whole_shape(placement: Placement) -> Shape:
         tuple(exchange(placement, own, context) for own in ranks),
         tuple(exchange(placement, own, dense) for own in ranks),
         tuple(exchange(placement, own, expert.T) for own in ranks),
+        tuple(all_to_all(placement, own, context) for own in ranks),
         tuple(all_to_all(placement, own, expert) for own in ranks),
         {},
     )
@@ -86,14 +88,16 @@ def _sent(placement: Placement, loads: Loads) -> list[set[str]]:
     """Return the kinds of exchanges that each stage takes part in."""
     layout = placement.layout
     ranks = layout.context * layout.data
-    context, tokens = (
-        np.any(sent != 0.0, axis=0).tolist() for sent in (loads.context_bytes, loads.expert_bytes)
+    context, heads, tokens = (
+        np.any(sent != 0.0, axis=0).tolist()
+        for sent in (loads.context_bytes, loads.heads_bytes, loads.expert_bytes)
     )
     found: list[set[str]] = [set() for _ in range(layout.pipeline)]
     for part, stage in enumerate(layout.part_stages):
         weight, gradient = loads.weights[part], loads.gradients[part]
         known = {
             "context": context[part],
+            "heads": heads[part],
             "tokens": tokens[part],
             "dense": ranks > 1 and (weight.dense or gradient.dense),
             "expert": ranks > layout.expert_ranks and (weight.expert or gradient.expert),
@@ -142,6 +146,17 @@ class _Elements:
         self.meet(np.repeat(made, over.members.shape[1]), over.members.ravel(), BOTH)
         return made
 
+    def all_to_all(self, over: AllToAll, word: int) -> AllToAll:
+        """Add the transfers of pairs of servers; return the same, called by their numbers."""
+        words = hash_words(words_of(over.weight) + np.uint64(word))
+        made = self.add(words, source=over.source, target=over.target)
+        self.meet(np.repeat(made, over.senders.shape[1]), over.senders.ravel(), SENDS)
+        into = over.into.ravel()
+        brings = np.where(into >= 0, made[into], -1) if made.size else into
+        every = np.arange(over.into.shape[0])
+        self.meet(brings, np.repeat(every, over.into.shape[1]), READS)
+        return replace(over, element=made)
+
 
 def pattern_of(placement: Placement, shape: Shape, loads: Loads) -> tuple[Pattern, Shape]:
     """Return the pattern of a shape.
@@ -163,11 +178,10 @@ def pattern_of(placement: Placement, shape: Shape, loads: Loads) -> tuple[Patter
     """
     found = _Elements()
     stages, places = shape.ranks.shape
-    every = np.arange(places)
     kinds = {"context": _CONTEXT, "dense": _DENSE, "expert": _EXPERT}
     sends: dict[tuple[int, int], IntArray] = {}
     named: dict[str, list[Exchange]] = {"context": [], "dense": [], "expert": []}
-    tokens: list[AllToAll] = []
+    pairs: dict[str, list[AllToAll]] = {"heads": [], "tokens": []}
     for stage, sent in enumerate(_sent(placement, loads)):
         for name, kind in kinds.items():
             over: Exchange = getattr(shape, name)[stage]
@@ -182,17 +196,11 @@ def pattern_of(placement: Placement, shape: Shape, loads: Loads) -> tuple[Patter
             made = found.add(word, source=source[away], target=target[away])
             sends[stage, step][away] = made
             found.meet(made, away, BOTH)
-        pairs = shape.tokens[stage]
-        if "tokens" not in sent:
-            tokens.append(pairs)
-            continue
-        word = hash_words(words_of(pairs.weight) + np.uint64(16 * stage + _TOKENS))
-        made = found.add(word, source=pairs.source, target=pairs.target)
-        tokens.append(replace(pairs, element=made))
-        found.meet(np.repeat(made, pairs.senders.shape[1]), pairs.senders.ravel(), SENDS)
-        into = pairs.into.ravel()
-        brings = np.where(into >= 0, made[into], -1) if made.size else into
-        found.meet(brings, np.repeat(every, pairs.into.shape[1]), READS)
+        for name, kind in (("heads", _HEADS), ("tokens", _TOKENS)):
+            every: AllToAll = getattr(shape, name)[stage]
+            pairs[name].append(
+                found.all_to_all(every, 16 * stage + kind) if name in sent else every
+            )
     ties = np.full(places, -1, dtype=np.int64)
     if loads.tied_bytes > 0.0 and stages > 1:
         head, tail = shape.home[0], shape.home[-1]
@@ -221,7 +229,8 @@ def pattern_of(placement: Placement, shape: Shape, loads: Loads) -> tuple[Patter
         context=tuple(named["context"]),
         dense=tuple(named["dense"]),
         expert=tuple(named["expert"]),
-        tokens=tuple(tokens),
+        heads=tuple(pairs["heads"]),
+        tokens=tuple(pairs["tokens"]),
         sends=sends,
         ties=ties,
     )
@@ -257,7 +266,8 @@ def reduced_shape(shape: Shape, classes: Classes) -> Shape:
         context=tuple(_reduced(over, classes) for over in shape.context),
         dense=tuple(_reduced(over, classes) for over in shape.dense),
         expert=tuple(_reduced(over, classes) for over in shape.expert),
-        tokens=tuple(_reduced_tokens(over, classes) for over in shape.tokens),
+        heads=tuple(_reduced_pairs(over, classes) for over in shape.heads),
+        tokens=tuple(_reduced_pairs(over, classes) for over in shape.tokens),
         sends={of: called(elements[first]) for of, elements in shape.sends.items()},
         ties=None if shape.ties is None else called(shape.ties[first]),
     )
@@ -280,7 +290,7 @@ def _reduced(over: Exchange, classes: Classes) -> Exchange:
     )
 
 
-def _reduced_tokens(over: AllToAll, classes: Classes) -> AllToAll:
+def _reduced_pairs(over: AllToAll, classes: Classes) -> AllToAll:
     if over.element is None or not over.element.size:  # nothing is sent
         none = np.zeros((classes.first_place.size, 0), dtype=np.int64)
         return replace(over, into=none)

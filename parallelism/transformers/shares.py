@@ -8,7 +8,8 @@ from codesign_base import InputError
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention
 from parallelism.transformers.implementation import Implementation
-from parallelism.transformers.layout import Layout
+from parallelism.transformers.layout import Layout, Module
+from parallelism.transformers.linear_attention import LinearAttention
 
 
 @lru_cache(maxsize=512)
@@ -106,6 +107,17 @@ def arriving_tokens(
     return tokens * share * model.experts.per_token * implementation.load_imbalance
 
 
+def done_again(model: Transformer, layer: int, layout: Layout) -> tuple[Module, ...]:
+    """Return which whole feed-forward parts of a layer recomputation by modules does again."""
+    if not model.has_feed_forward(layer):
+        return ()
+    dense: tuple[Module, ...] = ("feed-forward",)
+    experts = model.experts if model.has_experts(layer) else None
+    if experts is not None:
+        dense = ("shared-experts", "experts") if experts.shared else ("experts",)
+    return tuple(part for part in dense if part in layout.modules)
+
+
 def kv_heads_of(attention: Attention, layout: Layout) -> int:
     """Return the key and value heads of one tensor rank: at least one, then replicated."""
     return max(1, ceil(attention.kv_heads / layout.tensor))
@@ -136,18 +148,27 @@ def gathered_width(model: Transformer, *, together: bool = False) -> int:
     return latent.kv_rank + latent.rope_width + latent.query_rank + inputs
 
 
-def check_context(model: Transformer, context: int) -> None:
-    """Raise an error where no context group can share a sample of a model.
+def _check_context(model: Transformer, linear: LinearAttention, layout: Layout) -> None:
+    """Raise an error where the ranks of a context group cannot share out heads of linear attention.
 
-    Raises
-    ------
-    InputError
-        If there is linear attention, whose state would have to go from rank to rank.
+    Each has some heads of the whole sequence, all of one kind. Groups of Mamba-2 may be fewer, if
+    as many ranks share each.
     """
-    if context > 1 and model.linear is not None:
+    if layout.context == 1:
+        return
+    ranks = layout.tensor * layout.context
+    told = f"layout: tensor * context is {ranks}"
+    repeats = linear.kind == "mamba-2"
+    name, heads = ("heads", linear.heads) if repeats else ("key_heads", linear.key_heads)
+    if heads % ranks:
         raise InputError(
-            f"layout: context is {context}, but {model.name} has linear attention, whose state is "
-            "not passed on from rank to rank here; leave context at 1"
+            f"{told}, which does not divide linear attention's {name} = {heads} of {model.name}; "
+            "give degrees whose product does"
+        )
+    if repeats and max(linear.key_heads, ranks) % min(linear.key_heads, ranks):
+        raise InputError(
+            f"{told}, but linear attention's key_heads = {linear.key_heads} of {model.name} can be "
+            "neither split nor repeated evenly; give a divisor or multiple"
         )
 
 
@@ -157,8 +178,9 @@ def check_layout(model: Transformer, layout: Layout) -> None:
     Raises
     ------
     InputError
-        If the tensor degree does not divide the heads or the widths, the expert degree the
-        experts, the stages exceed the layers, or experts are spread but there are none.
+        If the tensor degree does not divide the heads or the widths, tensor and context degree
+        together the heads of linear attention, the expert degree the experts, the stages exceed
+        the layers, or experts are spread but there are none.
     """
     attention = model.attention
     tensor = layout.tensor
@@ -166,7 +188,6 @@ def check_layout(model: Transformer, layout: Layout) -> None:
     if model.linear is not None:
         # Of its heads those of keys are fewer.
         widths.append(("linear attention's key_heads", model.linear.key_heads, tensor))
-        check_context(model, layout.context)
     if model.experts is not None:
         widths.append(("experts' width", model.experts.width, layout.expert_split))
     elif layout.expert_tensor is not None:
@@ -180,6 +201,8 @@ def check_layout(model: Transformer, layout: Layout) -> None:
                 f"layout: tensor is {degree}, which does not divide {what} = {size} of "
                 f"{model.name}; give a divisor"
             )
+    if model.linear is not None:
+        _check_context(model, model.linear, layout)
     if attention.latent is None and max(attention.kv_heads, layout.tensor) % min(
         attention.kv_heads, layout.tensor
     ):

@@ -2,26 +2,38 @@
 
 import numpy as np
 
+from parallelism.taskgraph import IntArray
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule
 
 REDUCED_FROM = 20_000
 """Tasks of all ranks from which on one rank of each kind stands for all."""
 _BYTES_A_TASK = 400.0
-# A pair of servers that exchange tokens, and its entries on the links of its paths.
+# A pair of servers that exchange tokens or heads, and its entries on the links of its paths.
 _BYTES_AN_EXCHANGE = 1000.0
 
 
-def expert_pairs(placement: Placement) -> int:
-    """Return the ordered pairs of servers of all expert groups of all stages, group by group."""
-    if placement.layout.expert_ranks == 1:
-        return 0
-    groups = placement.expert_groups()
+def exchange_pairs(placement: Placement, *, heads: bool = False) -> int:
+    """Return the ordered pairs of servers of all expert groups of all stages, group by group.
+
+    And of all context groups, where these exchange heads of linear attention.
+    """
+    found = 0
+    if placement.layout.expert_ranks > 1:
+        found += _pairs(placement, placement.expert_groups())
+    if heads and placement.layout.context > 1:
+        found += _pairs(placement, placement.context_groups())
+    return found
+
+
+def _pairs(placement: Placement, groups: IntArray) -> int:
     servers = np.unique(groups[0, :, 0] // placement.ranks_per_server).size
     return int(groups.shape[0] * groups.shape[2] * servers * (servers - 1))
 
 
-def expected_tasks(placement: Placement, schedule: PipelineSchedule) -> float:
+def expected_tasks(
+    placement: Placement, schedule: PipelineSchedule, *, heads: bool = False
+) -> float:
     """Return how many tasks the graph of all ranks has, about.
 
     Parameters
@@ -29,32 +41,36 @@ def expected_tasks(placement: Placement, schedule: PipelineSchedule) -> float:
     placement : Placement
     schedule : PipelineSchedule
         Of the placement's layout.
+    heads : bool
+        Context groups exchange heads of linear attention.
 
     Returns
     -------
     float
-        Passes, what they send to the next stage, and what experts exchange there and back in a
-        forward and a backward pass of each part.
+        Passes, what they send to the next stage, and what experts, and heads, exchange there and
+        back in a forward and a backward pass of each part.
     """
     passes = float(schedule.passes.shape[1] * placement.rank.size)
     sends = passes if schedule.stages > 1 else 0.0
     each = 2.0 * schedule.microbatches * schedule.chunks
-    return passes + sends + each * expert_pairs(placement)
+    return passes + sends + each * exchange_pairs(placement, heads=heads)
 
 
-def expected_bytes(placement: Placement, schedule: PipelineSchedule) -> float:
+def expected_bytes(
+    placement: Placement, schedule: PipelineSchedule, *, heads: bool = False
+) -> float:
     """Return what the arrays of a placed layout's task graph and simulation take, about.
 
     Where one rank of each kind stands for all, what counts is who exchanges with whom, and over
     which links; else every task does. A prediction that is the same on every machine, not what a
     process takes: bytes a task and an exchange are rounded up from the arrays that hold them.
     """
-    tasks = expected_tasks(placement, schedule)
+    tasks = expected_tasks(placement, schedule, heads=heads)
     if tasks < REDUCED_FROM or placement.servers_per_rank > 1:
         return _BYTES_A_TASK * tasks
-    exchanges = expert_pairs(placement) + 2 * placement.rank.size
+    exchanges = exchange_pairs(placement, heads=heads) + 2 * placement.rank.size
     own = tasks * schedule.stages / placement.rank.size
     return _BYTES_AN_EXCHANGE * exchanges + _BYTES_A_TASK * own
 
 
-__all__ = ["REDUCED_FROM", "expected_bytes", "expected_tasks", "expert_pairs"]
+__all__ = ["REDUCED_FROM", "exchange_pairs", "expected_bytes", "expected_tasks"]

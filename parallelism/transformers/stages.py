@@ -72,6 +72,16 @@ def _parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:
     return tuple(parts)
 
 
+def mixing_stages(model: Transformer, layout: Layout, *, linear: bool) -> frozenset[int]:
+    """Return the stages that have layers of linear attention, or of attention to keys."""
+    has = model.has_linear if linear else model.has_attention
+    return frozenset(
+        part.stage
+        for part in parts_of(model, layout)
+        if any(has(layer) for layer, _ in part.kinds(model))
+    )
+
+
 def alike_parts(model: Transformer, layout: Layout) -> tuple[int, ...]:
     """Return for each part the first that holds as much of the same, so that it costs the same."""
     return _alike_parts(model, layout.of_weights)
@@ -173,10 +183,11 @@ def part_weights(model: Transformer, part: Part, layout: Layout) -> WeightCount:
     """Return the weights of one part on one GPU.
 
     An embedding that is used again is held by the first and, if it is another one, the stage of
-    the last part.
+    the last part; a module for multi-token prediction that is used again is held once.
     """
     found = WeightCount()
-    for layer, count in part.kinds(model):
+    modules = model.mtp_modules * part.head
+    for layer, count in layer_kinds(model, part.first, part.layers, modules):
         found += layer_weights(model, layer, layout).times(count)
     if part.embedding:
         whole = model.embedding_parameters - model.vocabulary * model.hidden
@@ -187,7 +198,7 @@ def part_weights(model: Transformer, part: Part, layout: Layout) -> WeightCount:
         classes = model.head_parameters - norm - split
         found += WeightCount(norm + classes + split / layout.tensor)
         joining = 3 * norm + 2 * model.hidden**2 / layout.tensor
-        found += WeightCount(joining).times(model.mtp_layers)
+        found += WeightCount(joining).times(modules)
         if layout.ties(model.reuses_embedding):
             found += WeightCount(model.vocabulary * model.hidden / layout.tensor)
     return found

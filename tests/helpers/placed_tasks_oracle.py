@@ -232,6 +232,8 @@ class _Builder:
             rank: [*waits[rank], *beside.get(rank, []), *again.get(rank, [])] for rank in ranks
         }
         self._reduce_tensor(kind, gates, label)
+        size = float(self.loads.heads_bytes[kind, part]) / self.layout.context
+        self._all_to_all(stage, gates, label, self.layout.context, size)
         self._exchange_experts(kind, stage, gates, label, 1.0 - self.loads.beside)
         for rank in ranks:
             self.gate[rank] = gates[rank]
@@ -301,9 +303,15 @@ class _Builder:
     ) -> None:
         """Send a share of the tokens from every server of an expert group to every other."""
         size = share * float(self.loads.expert_bytes[kind, label[0]]) / self.apart
+        self._all_to_all(stage, gates, label, self.apart, size)
+
+    def _all_to_all(
+        self, stage: int, gates: dict[int, list[int]], label: Label, group: int, size: float
+    ) -> None:
+        """Send what each rank of a group has for each other; they wait for what comes."""
         if size == 0.0:
             return
-        for members in self.ranks[stage].reshape(-1, self.apart).tolist():
+        for members in self.ranks[stage].reshape(-1, group).tolist():
             at: dict[Group, list[int]] = {}
             for rank in members:
                 at.setdefault(self.placement.rank_servers(rank), []).append(rank)

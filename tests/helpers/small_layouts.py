@@ -3,7 +3,7 @@
 from functools import lru_cache
 
 from small_plans import assert_valid, planned
-from small_transformers import gpt
+from small_transformers import ONE_PART, gpt
 
 import topoopt as to
 from parallelism.transformers.architecture import Transformer
@@ -50,6 +50,22 @@ def shared_spanning_plan():
 def lone_layout_plan():
     """Return a plan for one server."""
     return _solved(layout_job(**FEW), servers=1, simulated=1, baselines=())
+
+
+@lru_cache(maxsize=1)
+def shared_heads_plan():
+    """Return a plan of four servers whose context groups exchange heads of Mamba-2.
+
+    The first of two stages has attention as well, whose keys and values go round.
+    """
+    choices = Choices(
+        tensor=(1,), pipeline=(2,), context=(4,), microbatch=(1,), zero=(1,),
+        recompute=("none",), schedules=("1f1b",),
+    )  # fmt: skip
+    job = to.Job(ONE_PART, server=nvlink_server("h100", 2), global_batch=8, choices=choices)
+    plan = planned(job, to.Cluster(4, 3, "100Gbps"), simulated=4, baselines=("ideal-switch",))
+    assert_valid(plan)
+    return plan
 
 
 SMALL_MOE = Transformer(

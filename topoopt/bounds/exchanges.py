@@ -1,8 +1,9 @@
-"""What exchanging tokens among experts costs at least, under each placement of a layout.
+"""What exchanging tokens among experts, or heads, costs at least, under each placement of a layout.
 
 A rank waits for the tokens that every server of its expert group sends to its own, and none of
 them leaves before some rank of the group has computed. So ports and passes take turns, and the
-passes of the pipeline are longer by what the ports take.
+passes of the pipeline are longer by what the ports take. Heads of linear attention go between the
+ranks of a context group in the same way.
 """
 
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ _MOST_HOPS = 128
 
 @dataclass(frozen=True, eq=False)
 class Crossings:
-    """How the ranks of expert groups lie on servers: an entry a group of a stage and server.
+    """How the ranks of groups lie on servers: an entry a group of a stage and server.
 
     Parameters
     ----------
@@ -61,21 +62,24 @@ class Crossings:
         return first[other], second[other]
 
 
-def crossings_of(placement: Placement) -> Crossings:
-    """Return how expert groups lie on servers.
+def crossings_of(placement: Placement, *, context: bool = False) -> Crossings:
+    """Return how expert groups, or context groups, lie on servers.
 
     Parameters
     ----------
     placement : Placement
         Of ranks within servers.
+    context : bool
+        Context groups.
     """
-    return _crossings(placement.of_degrees)
+    return _crossings(placement.of_degrees, context)
 
 
 @lru_cache(maxsize=32)
-def _crossings(placement: Placement) -> Crossings:
+def _crossings(placement: Placement, context: bool) -> Crossings:
     """Work it out once for all layouts of some degrees."""
-    homes = placement.expert_groups() // placement.ranks_per_server
+    groups = placement.context_groups() if context else placement.expert_groups()
+    homes = groups // placement.ranks_per_server
     count, size, stages = homes.shape
     rows = np.sort(homes.transpose(2, 0, 1).reshape(-1, size), axis=1)
     first = np.ones(rows.shape, dtype=np.bool_)
@@ -175,18 +179,27 @@ def placed_pipeline(family: LayoutFamily, wirings: Wirings, placement: Placement
     wirings : Wirings
         Ports of the servers.
     placement : Placement
-        Of ranks within servers, with expert groups of several.
+        Of ranks within servers.
 
     Returns
     -------
     float
-        Seconds of the schedule with passes as in `exchange_terms`, and outputs that all cross
-        to other servers alone on all ports; and of the optimizer's step.
+        Seconds of the schedule with passes as in `exchange_terms` and with what they wait for of
+        other heads, and outputs that all cross to other servers alone on all ports; and of the
+        optimizer's step.
+
+    Notes
+    -----
+    What `exchange_terms` says of the ranks of a group holds of all ranks of a stage, whose least
+    times to compute, and least bytes of tokens and of heads, are taken.
     """
     layout, home = placement.layout, placement.home
     loads = family.loads(placement)
     ports = wirings.degree * wirings.bandwidth
     passes = passes_with_exchange(loads, crossings_of(placement), layout, ports)
+    if loads.heads_bytes.any():
+        awaited = crossings_of(placement, context=True).awaited[list(layout.part_stages)]
+        passes = passes + loads.heads_bytes / layout.context * awaited / ports
     stage, step = np.array(layout.part_stages), np.array([*layout.part_steps, 0])
     # To the stage before, to itself, to the next one; the last part sends nothing.
     away = [(home != np.roll(home, -by, axis=2)).all(axis=(0, 1)) for by in (-1, 0, 1)]

@@ -216,7 +216,7 @@ def tightened_bound(
 
 
 def placement_bound(family: LayoutFamily, wirings: Wirings, placement: Placement) -> Bound | None:
-    """Return what the task graph of a placement of experts does not show; None without experts.
+    """Return what the task graph of a placement does not show of all-to-alls; None without these.
 
     Parameters
     ----------
@@ -230,7 +230,9 @@ def placement_bound(family: LayoutFamily, wirings: Wirings, placement: Placement
     Bound or None
         ``pipeline``: see `topoopt.bounds.exchanges.placed_pipeline`.
     """
-    if placement.layout.expert_ranks == 1 or spans(placement):
+    layout = placement.layout
+    exchanges = layout.expert_ranks > 1 or (layout.context > 1 and family.model.linear is not None)
+    if not exchanges or spans(placement):
         return None
     seconds = placed_pipeline(family, wirings, placement)
     return Bound(seconds * ROUNDING, {"pipeline": seconds})

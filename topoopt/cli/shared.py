@@ -113,7 +113,9 @@ JOB: Options = {
         "none, selective, full, modules: recomputation considered.", "none,full"
     ),
     "recompute_modules": _considered(
-        "norms, up-projections, activations: what recomputation by modules does again.", "all"
+        "norms, up-projections, activations, shared-experts, experts, feed-forward: what "
+        "recomputation by modules does again.",
+        "the first three",
     ),
     "tensor_across_servers": option(
         bool, False, "Tensor groups may span servers.", "--tensor-across-servers",

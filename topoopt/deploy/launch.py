@@ -20,7 +20,10 @@ from topoopt.deploy.megatron_model import model_options
 from topoopt.deploy.megatron_stack import stack_options
 from topoopt.plan.plan import Plan
 
-MODULES = {"norms": "layernorm", "up-projections": "mla_up_proj", "activations": "moe_act"}
+MODULES = {
+    "norms": "layernorm", "up-projections": "mla_up_proj", "activations": "moe_act",
+    "shared-experts": "shared_experts", "experts": "moe", "feed-forward": "mlp",
+}  # fmt: skip
 """Megatron-LM's names of modules that are computed again."""
 PIPELINE_FILE = "pipeline.csv"
 """Name of the file with the order of a pipeline's passes."""
@@ -151,17 +154,21 @@ def _megatron_cuts(model: Transformer, layout: Layout) -> list[str]:
 def _megatron_modules(job: LayoutQuestion, layout: Layout, notes: list[str]) -> list[str]:
     """Return the options that compute single modules again, as far as there are such."""
     model, stack = job.model, job.implementation
+    experts = model.experts
     does = {
         "norms": True,
         "up-projections": model.attention.latent is not None,
-        "activations": model.experts is not None,
+        "activations": experts is not None,
+        "shared-experts": experts is not None and experts.shared > 0,
+        "experts": experts is not None,
+        "feed-forward": True,
     }
     names = [MODULES[module] for module in layout.modules if does[module]]
     if "activations" in layout.modules:
         notes.append("Megatron-LM computes nonlinearities of experts only again")
     if not names:
         return []
-    if stack.precision == "fp8" and stack.delayed_scaling and names != ["mla_up_proj"]:
+    if stack.precision == "fp8" and stack.delayed_scaling and {"layernorm", "moe_act"} & {*names}:
         notes.append(
             "Megatron-LM refuses FP8 with delayed scaling where norms or nonlinearities are "
             "computed again"

@@ -83,7 +83,7 @@ def hybrid_options(
     if linear.kind == "mamba-2":
         lines += _mamba(linear, notes)
     else:
-        lines += _deltanet(model, linear, notes)
+        lines += _deltanet(model, linear, layout.context, notes)
     if linear.chunk != _CHUNKS[linear.kind]:
         notes.append(
             f"Megatron-LM's kernels take {_CHUNKS[linear.kind]} tokens of linear layers at once; "
@@ -132,7 +132,9 @@ def _mamba(linear: LinearAttention, notes: list[str]) -> list[str]:
     ]
 
 
-def _deltanet(model: Transformer, linear: LinearAttention, notes: list[str]) -> list[str]:
+def _deltanet(
+    model: Transformer, linear: LinearAttention, context: int, notes: list[str]
+) -> list[str]:
     if linear.convolution_bias:
         notes.append("Megatron-LM's convolution of Gated DeltaNet has no bias")
     lines = []
@@ -141,6 +143,8 @@ def _deltanet(model: Transformer, linear: LinearAttention, notes: list[str]) -> 
         lines.append("--experimental-attention-variant gated_delta_net")
         lines.append(f"--linear-attention-freq {json.dumps(kinds, separators=(',', ':'))}")
         notes.append("Megatron-LM knows --experimental-attention-variant from core_r0.16 on")
+        if context > 1:
+            notes.append("Megatron-LM has context ranks beside Gated DeltaNet from core_r0.18 on")
         if model.mtp_layers and kinds[-1]:
             notes.append(
                 "Megatron-LM's modules for multi-token prediction have linear attention as the "

@@ -68,6 +68,9 @@ def model_options(model: Transformer, sequence: int, notes: list[str]) -> list[s
         notes.append("Megatron-LM's pretrain_gpt.py trains no models without a vocabulary")
     if model.mtp_layers:
         lines.append(f"--mtp-num-layers {model.mtp_layers}")
+        if model.mtp_modules < model.mtp_layers:
+            lines.append("--mtp-use-repeated-layer")
+            notes.append("Megatron-LM knows --mtp-use-repeated-layer from core_r0.17 on")
         if model.positions:
             notes.append("Megatron-LM refuses --mtp-num-layers with learned positions")
         alike = has_pattern(model) or not model.has_experts(model.layers - 1)

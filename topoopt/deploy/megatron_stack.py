@@ -76,13 +76,14 @@ def _experts(job: LayoutQuestion, layout: Layout, notes: list[str]) -> list[str]
     if layout.expert > 1 and stack.overlap_expert > 0.0:
         parts = layout.pipeline == 1 or layout.virtual_stages > 1
         gpt = not has_pattern(job.model)
-        if parts and gpt and layout.recompute != "full" and job.model.mtp_layers <= 1:
+        again = layout.recompute == "full" or "experts" in layout.modules
+        if parts and gpt and not again and job.model.mtp_layers <= 1:
             lines.append("--overlap-moe-expert-parallel-comm")
         else:
             notes.append(
                 "Megatron-LM exchanges tokens beside another microbatch only in one stage or an "
-                "interleaved pipeline, without full recomputation, with one module for multi-token "
-                "prediction at most, in models without a hybrid pattern; the plan counts "
-                f"{stack.overlap_expert:g} of the exchange as hidden"
+                "interleaved pipeline, without recomputation in full or of experts, with one "
+                "module for multi-token prediction at most, in models without a hybrid pattern; "
+                f"the plan counts {stack.overlap_expert:g} of the exchange as hidden"
             )
     return lines

@@ -4,7 +4,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from parallelism.operator_records import OperatorQuestion, StrategyRecord
+from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.stages import mixing_stages
 from routing.network import NodePath
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.forwarding import paths_of_pair
@@ -52,8 +54,11 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
         rings = ring_ranks(orders[servers], group)
         for kind, write in collectives.items():
             files[f"msccl/{kind}-{name}.xml"] = write(f"{kind}-{name}", rings)
-    if asked is not None and asked[1].expert > 1:
-        files |= _alltoalls(made, ranks, asked[1], notes)
+    if asked is not None:
+        job, layout = asked
+        groups = token_groups(layout, ranks) if layout.expert > 1 else {}
+        groups |= head_groups(job.model, layout, ranks)
+        files |= _alltoalls(made, groups, notes)
     if without:
         notes.append(
             f"MSCCL: {without} groups that reduce together have no rings of their own in the "
@@ -130,17 +135,35 @@ def token_groups(layout: Layout, ranks: list[Rank]) -> dict[str, list[Rank]]:
     return {f"stage{p}-group{g}-{s}": group for (p, g, s), group in sorted(found.items())}
 
 
+def head_groups(model: Transformer, layout: Layout, ranks: list[Rank]) -> dict[str, list[Rank]]:
+    """Return the groups that exchange heads of linear attention, by name.
+
+    Parameters
+    ----------
+    model : Transformer
+    layout : Layout
+    ranks : list of Rank
+    """
+    stages = mixing_stages(model, layout, linear=True) if layout.context > 1 else ()
+    found: dict[tuple[int, int, int], list[Rank]] = defaultdict(list)
+    for rank in sorted(ranks, key=lambda rank: rank.place["context"]):
+        at = rank.place
+        if at["pipeline"] in stages:
+            found[at["pipeline"], at["data"], at["tensor"]].append(rank)
+    return {f"heads-stage{p}-data{d}-tensor{t}": found[p, d, t] for p, d, t in sorted(found)}
+
+
 def _of_stage(layout: Layout, rank: Rank) -> int:
     at = rank.place
     return at["tensor"] + layout.tensor * (at["context"] + layout.context * at["data"])
 
 
 def _alltoalls(
-    made: Deployment, ranks: list[Rank], layout: Layout, notes: list[str]
+    made: Deployment, groups: Mapping[str, list[Rank]], notes: list[str]
 ) -> dict[str, str]:
     files: dict[str, str] = {}
     rounded = forwarded = 0
-    for name, group in token_groups(layout, ranks).items():
+    for name, group in groups.items():
         servers = servers_of(group)
         if len(servers) == 1:
             continue

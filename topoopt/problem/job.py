@@ -19,7 +19,8 @@ from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
-from parallelism.transformers.shares import sequence_of
+from parallelism.transformers.layout import USUAL_MODULES, Layout
+from parallelism.transformers.shares import done_again, sequence_of
 from topoopt.problem.ports import PortModel, port_model
 from topoopt.problem.units import parse_latency, parse_port_rate
 
@@ -225,6 +226,13 @@ class Job:
                 f"modules is {', '.join(choices.modules)}, but recompute is "
                 f"{', '.join(choices.recompute)}; add modules to that, or leave them out"
             )
+        for part in choices.modules:
+            found = Layout(recompute="modules", modules=(part,))
+            layers = range(model.layers + 1)
+            if part not in USUAL_MODULES and not any(done_again(model, i, found) for i in layers):
+                raise InputError(
+                    f"modules names {part}, but {model.name} has no such part; leave it out"
+                )
 
     @property
     def kind(self) -> str:

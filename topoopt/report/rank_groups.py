@@ -6,7 +6,9 @@ from itertools import permutations
 
 import numpy as np
 
+from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import LOOPED, Layout
+from parallelism.transformers.stages import mixing_stages
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.rings import pair_loads
 from topoopt.plan.ranks import Rank
@@ -25,11 +27,15 @@ class RankGroups:
         What they exchange.
     groups : list of tuple of Rank
         Of at least two ranks each.
+    rings, pairs : frozenset of int
+        Stages whose groups send along rings, and whose ranks each send to every other.
     """
 
     name: str
     what: str
     groups: Groups
+    rings: frozenset[int] = frozenset()
+    pairs: frozenset[int] = frozenset()
 
     @property
     def servers(self) -> list[tuple[int, ...]]:
@@ -37,20 +43,28 @@ class RankGroups:
         return [tuple(sorted({rank.server for rank in group})) for group in self.groups]
 
 
-def kinds_of(layout: Layout, ranks: list[Rank]) -> list[RankGroups]:
+def kinds_of(model: Transformer, layout: Layout, ranks: list[Rank]) -> list[RankGroups]:
     """Return the kinds of groups that a layout has, the innermost first.
 
     Parameters
     ----------
+    model : Transformer
     layout : Layout
     ranks : list of Rank
     """
+    every = frozenset(range(layout.pipeline))
+    keys, heads = (mixing_stages(model, layout, linear=linear) for linear in (False, True))
+    what = [
+        *(["keys and values"] if keys else []),
+        *(["heads of linear attention, all to all"] if heads else []),
+    ]
     kinds = [
-        RankGroups("tensor", "activations in every layer", groups_along(ranks, ("tensor",))),
-        RankGroups("context", "keys and values in every layer", groups_along(ranks, ("context",))),
+        RankGroups("tensor", "activations in every layer", groups_along(ranks, ("tensor",)), every),
+        RankGroups("context", "; ".join(what), groups_along(ranks, ("context",)), keys, heads),
         RankGroups("expert", "tokens, all to all",
-             expert_groups(layout, ranks) if layout.expert > 1 else []),
-        RankGroups("data", "gradients and weights", groups_along(ranks, ("context", "data"))),
+             expert_groups(layout, ranks) if layout.expert > 1 else [], pairs=every),
+        RankGroups("data", "gradients and weights", groups_along(ranks, ("context", "data")),
+             every),
         RankGroups("pipeline", "activations between stages", groups_along(ranks, ("pipeline",))),
     ]  # fmt: skip
     return [kind for kind in kinds if kind.groups and len(kind.groups[0]) > 1]
@@ -105,8 +119,8 @@ def _by(ranks: Iterable[Rank], key: Callable[[dict[str, int]], tuple[int, ...]])
 def wires_of(kind: RankGroups, layout: Layout, fabric: Fabric) -> tuple[int, ...]:
     """Return the links that the groups of a kind send over.
 
-    Sums and gathers go along the rings of the group's servers, tokens from every server to every
-    other, activations from a stage to the next and back, over the fabric's routes.
+    Sums and gathers go along the rings of the group's servers, tokens and heads from every server
+    to every other, activations from a stage to the next and back, over the fabric's routes.
 
     Parameters
     ----------
@@ -122,17 +136,20 @@ def wires_of(kind: RankGroups, layout: Layout, fabric: Fabric) -> tuple[int, ...
     network = fabric.network
     used = np.zeros(network.links, dtype=bool)
     pairs: set[tuple[int, int]] = set()
+    ringed: dict[tuple[int, ...], None] = {}
     for group, servers in zip(kind.groups, kind.servers, strict=True):
-        if kind.name == "expert":
+        stage = group[0].place["pipeline"]
+        if stage in kind.pairs:
             pairs.update(permutations(servers, 2))
-        elif kind.name == "pipeline":
+        if stage in kind.rings:
+            ringed[servers] = None
+        if kind.name == "pipeline":
             after = group[1:] + (group[:1] if layout.schedule in LOOPED else ())
             for a, b in zip(group, after, strict=False):
                 pairs |= {(a.server, b.server), (b.server, a.server)}
-    if kind.name in ("tensor", "context", "data"):
-        for servers in dict.fromkeys(kind.servers):
-            if len(servers) > 1:
-                used[fabric.group_streams(servers).links] = True
+    for servers in ringed:
+        if len(servers) > 1:
+            used[fabric.group_streams(servers).links] = True
     numbers = [a * network.hosts + b for a, b in sorted(pairs) if a != b]
     if numbers:
         flat = np.array([numbers], dtype=np.int64)

@@ -2,6 +2,7 @@
 
 from parallelism.operator_text import server_names
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.records import LayoutQuestion
 from topoopt.plan.plan import Plan
 from topoopt.plan.ranks import ranks_of
 from topoopt.report.evaluate import Evaluation
@@ -24,7 +25,9 @@ def ranks_section(found: Evaluation, layout: Layout) -> Html:
     Html
     """
     ranks = ranks_of(found.plan)
-    kinds = kinds_of(layout, ranks)
+    job = found.plan.job
+    assert isinstance(job, LayoutQuestion)
+    kinds = kinds_of(job.model, layout, ranks)
     many = found.plan.cluster.servers > MOST_SERVERS
     words = (
         "The outer numbers are servers, the boxes "

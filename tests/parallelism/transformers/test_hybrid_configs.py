@@ -81,6 +81,12 @@ def test_the_module_of_nemotron_3_is_a_block_of_attention_and_one_of_experts() -
     # As printed of Nemotron 3.5 Lightning, which is Nemotron 3 Nano with one.
     lightning = parse(hybrid_configs.NEMOTRON_NANO | {"num_nextn_predict_layers": 1})
     assert lightning.parameters == 32_913_266_240
+    # It is trained on two further tokens, by one module; as Megatron Bridge reads the file.
+    assert replace(lightning, mtp_layers=2).parameters == 32_913_266_240
+    apart = {"num_nextn_predict_layers": 2, "mtp_use_repeated_layer": False}
+    module = 32_913_266_240 - replace(lightning, mtp_layers=0).parameters
+    several = parse(hybrid_configs.NEMOTRON_NANO | apart).parameters
+    assert several == 32_913_266_240 + module
 
 
 def test_kimi_counts_layers_from_one() -> None:

@@ -237,8 +237,6 @@ def test_presets_meet_their_layers(name: str) -> None:
 
 
 def test_layouts_that_cannot_split_it() -> None:
-    with pytest.raises(InputError, match="context is 2, but hybrid has linear attention"):
-        check_layout(HYBRID, Layout(context=2))
     with pytest.raises(InputError, match="tensor is 8, which does not divide linear attention's"):
         check_layout(HYBRID, Layout(tensor=8))
 
@@ -252,9 +250,6 @@ def test_what_forbids_all_layouts_is_said() -> None:
     # Of degrees that can split it none divides the batch: another remedy.
     with pytest.raises(InfeasibleError, match="with microbatch 3; leave out some of that"):
         enumerate_layouts(ONE_PART, 8, 8, 8, 512, Choices(microbatch=(3,)))
-    with pytest.raises(InputError, match="context is 4, but one part has linear attention"):
-        enumerate_layouts(ONE_PART, 8, 8, 8, 512, Choices(context=(4,)))
-    assert {one.context for one in enumerate_layouts(ONE_PART, 8, 8, 8, 512)} == {1}
 
 
 @pytest.mark.parametrize(

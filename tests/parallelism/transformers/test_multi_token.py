@@ -25,8 +25,10 @@ from parallelism.transformers.iteration import all_part_seconds
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import Links, sent_bytes
 from parallelism.transformers.load import load_transformer
+from parallelism.transformers.memory import memory_use
+from parallelism.transformers.operators import model_graph
 from parallelism.transformers.schedules import schedule_of
-from parallelism.transformers.stages import part_weights, parts_of
+from parallelism.transformers.stages import part_weights, parts_of, stage_weights
 from topoopt.bounds.layouts import layout_bound, passes_bound
 from topoopt.bounds.relaxation import Wirings
 from topoopt.problem.job import Job, nvlink_server
@@ -131,6 +133,43 @@ def test_stages_at_both_ends_sum_the_embedding_that_both_have() -> None:
 def test_layers_recompute_as_others_do() -> None:
     layout = Layout(recompute="full")
     assert layer_costs(FURTHER_TOKENS, 3, layout) == layer_costs(LATENT, 3, layout)
+
+
+@pytest.mark.parametrize("plain", [FURTHER_TOKENS, DENSE_MODULES])
+def test_a_module_that_is_used_again_has_the_weights_of_one_and_the_work_of_many(plain) -> None:
+    again, one = replace(plain, mtp_repeated=True), replace(plain, mtp_layers=1)
+    assert (again.mtp_modules, one.mtp_modules, plain.mtp_modules) == (1, 1, 2)
+    assert replace(again, mtp_layers=0).mtp_modules == 0
+    layout, batch = Layout(pipeline=2, tensor=2, data=4, expert=4), 32
+    assert again.parameters == one.parameters < plain.parameters
+    assert again.active_parameters == one.active_parameters
+    assert stage_weights(again, layout) == stage_weights(one, layout)
+    assert step_communications(again, layout, 8) == step_communications(one, layout, 8)
+    assert model_flops(again, batch) == model_flops(plain, batch)
+    rates, links = rates_of("h100"), Links.of_server(nvlink_server("h100", 8), 50e9)
+    seconds = [all_part_seconds(model, layout, rates, links) for model in (again, plain)]
+    assert seconds[0] == seconds[1]
+    uses = [memory_use(model, layout, batch)[-1] for model in (again, plain, one)]
+    assert (uses[0].activations, uses[0].buffers) == (uses[1].activations, uses[1].buffers)
+    assert uses[0].states == uses[2].states < uses[1].states
+    # Alone it is a module like any other.
+    single = replace(one, mtp_repeated=True)
+    assert memory_use(single, layout, batch) == memory_use(one, layout, batch)
+    assert all_part_seconds(single, layout, rates, links) == all_part_seconds(
+        one, layout, rates, links
+    )
+
+
+def test_operators_of_a_module_that_is_used_again_have_no_weights_of_their_own() -> None:
+    again = model_graph(replace(FURTHER_TOKENS, mtp_repeated=True))
+    plain = model_graph(FURTHER_TOKENS)
+    own = [[op for op in graph.operators if op.parameters] for graph in (again, plain)]
+    assert {op.name for op in own[1]} - {op.name for op in own[0]} == {
+        op.name for op in own[1] if op.name.startswith("mtp_1_")
+    }
+    assert [replace(op, parameters=0) for op in again.operators] == [
+        replace(op, parameters=0) for op in plain.operators
+    ]
 
 
 def test_modules_may_be_dense_after_a_layer_with_experts() -> None:

@@ -164,6 +164,7 @@ def transformers(draw: st.DrawFn) -> Transformer:
         window=draw(st.none() | window) if causal else None,
         mtp_layers=draw(st.integers(0, 2)) if causal and not image else 0,
         mtp_dense=experts is not None and draw(st.booleans()),
+        mtp_repeated=draw(st.booleans()),
     )  # fmt: skip
 
 

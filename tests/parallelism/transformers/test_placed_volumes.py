@@ -1,5 +1,6 @@
 """Bytes between servers of placed layouts, counted GPU by GPU from the formulas of each group."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -30,7 +31,9 @@ from tests.helpers.small_transformers import (
     CHOSEN,
     DENSE_MODULES,
     FURTHER_TOKENS,
+    HYBRID,
     LATENT,
+    ONE_PART,
     VISION,
     gpt,
 )
@@ -53,6 +56,9 @@ MODELS = {
     "further tokens": FURTHER_TOKENS,
     "dense modules": DENSE_MODULES,
     "vision": VISION,
+    "linear attention": HYBRID,
+    # Of eight groups, so that tensor groups that span servers exchange heads, too.
+    "groups of mamba": replace(ONE_PART, linear=replace(ONE_PART.linear, key_heads=8)),
 }
 LAYOUTS = {
     name: enumerate_layouts(model, 16, GPUS, BATCH, model.sequence, ALL)
@@ -135,6 +141,9 @@ def expected_bytes(
             elif message.group == "context":
                 for y, shard in product(range(d), range(t)):
                     group = servers(part.stage, [(y, x) for x in range(c)], shard)
+                    if message.kind == "alltoall":
+                        transfers += times / c * sum(a != b for a, b in product(group, group))
+                        continue
                     # Every chunk reaches every server: c chunks make up the buffer.
                     collective += times * c * ring_bytes(group)
             else:
@@ -181,5 +190,6 @@ def test_every_group_is_met() -> None:
         for kind in kinds.split():
             assert any(getattr(layout, kind) > 1 for layout in LAYOUTS[name])
     assert any(layout.tensor > GPUS for layout in LAYOUTS["tied"])
+    assert any(layout.tensor > GPUS and layout.context > 1 for layout in LAYOUTS["groups of mamba"])
     folded = [layout for layout in LAYOUTS["latent experts"] if layout.expert_tensor]
     assert any(layout.expert > layout.data * layout.context for layout in folded)

@@ -11,7 +11,7 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import AXES, Placement
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.shape import whole_shape
-from parallelism.transformers.sizes import expected_bytes, expected_tasks, expert_pairs
+from parallelism.transformers.sizes import exchange_pairs, expected_bytes, expected_tasks
 from parallelism.transformers.task_list_kernels import successor_lists
 from topoopt.problem.job import Job, nvlink_server
 
@@ -36,7 +36,7 @@ def test_pairs_of_servers_that_exchange_tokens_are_counted(order, expert):
     layout = Layout(tensor=2, data=16, pipeline=2, expert=expert)
     placement = Placement(layout, 4, order)
     pairs = sum(over.source.size for over in whole_shape(placement).tokens)
-    assert expert_pairs(placement) == pairs
+    assert exchange_pairs(placement) == pairs
 
 
 @pytest.mark.parametrize("experts", [False, True])

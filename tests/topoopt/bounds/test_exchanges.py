@@ -1,4 +1,4 @@
-"""Bounds of layouts of experts: what exchange of tokens costs under every placement."""
+"""Bounds of layouts of experts and heads: what exchange costs under every placement."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_transformers import LATENT
+from small_transformers import HYBRID, LATENT, ONE_PART
 
 import topoopt as to
 from parallelism.accelerators import get_accelerator
@@ -18,7 +18,13 @@ from parallelism.transformers.schedules import schedule_of
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.bounds.everything import wirings_of
 from topoopt.bounds.exchanges import crossings_of, exchange_terms, ports_seconds
-from topoopt.bounds.layouts import layout_bound, passes_bound, placement_bound, tightened_bound
+from topoopt.bounds.layouts import (
+    layout_bound,
+    passes_bound,
+    placement_bound,
+    sending_bound,
+    tightened_bound,
+)
 from topoopt.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.topology.fabrics import ideal_switch, random_regular
@@ -32,6 +38,9 @@ JOB = to.Job(
 PLAIN = JOB.family(8)
 FAMILIES = [PLAIN, replace(PLAIN, implementation=get_stack("megatron-moe"))]
 LAYOUTS = [[x for x in family.layouts() if x.expert_ranks > 1] for family in FAMILIES]
+
+HYBRIDS = [replace(JOB, model=model).family(8) for model in (HYBRID, ONE_PART)]
+HEADS = [[x for x in family.layouts() if x.context > 1] for family in HYBRIDS]
 
 
 @settings(max_examples=30, deadline=None)
@@ -59,6 +68,42 @@ def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -
         assert bound.terms["pipeline"] <= time * (1 + 1e-9)
     else:
         assert bound.seconds <= time
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1), st.integers(0, 10**6), st.integers(0, 5), st.booleans())
+def test_no_placement_or_fabric_beats_the_bound_of_heads(which, number, turn, switched) -> None:
+    family = HYBRIDS[which]
+    layout = HEADS[which][number % len(HEADS[which])]
+    placements = family.placements(layout)
+    placement = placements[turn % len(placements)]
+    rate = CLUSTER.port_rate
+    if switched:
+        network, routes = ideal_switch(8, 3 * rate, 1e-6)
+    else:
+        network, routes = random_regular(
+            8, 3, rate, 1e-6, np.random.default_rng(number), CLUSTER.port_model
+        )
+    time = score(Fabric("any", network, routes), family.build(placement))
+    wirings = wirings_of(family, CLUSTER)
+    placed = placement_bound(family, wirings, placement)
+    assert placed is not None
+    assert placed.seconds <= time
+    assert sending_bound(family, wirings, placement).seconds <= time
+    if not switched:
+        assert layout_bound(family, wirings, layout).seconds <= time
+
+
+def test_waiting_for_heads_is_in_the_bound_of_a_placement() -> None:
+    wirings = wirings_of(HYBRIDS[1], CLUSTER)
+    instant = replace(wirings, bandwidth=1e18)
+    layout = next(x for x in HEADS[1] if (x.tensor, x.context, x.pipeline) == (4, 2, 1))
+    (placement, *_) = HYBRIDS[1].placements(layout)
+    slow, fast = (placement_bound(HYBRIDS[1], each, placement) for each in (wirings, instant))
+    # Of what the rank of a server has for both, half comes from the other, at each pass.
+    sent = HYBRIDS[1].loads(placement).heads_bytes.sum() / 2
+    waits = layout.microbatches(HYBRIDS[1].batch) * sent / (3 * CLUSTER.port_rate)
+    assert slow.seconds - fast.seconds == pytest.approx(waits, rel=1e-6)
 
 
 @settings(max_examples=40, deadline=None)

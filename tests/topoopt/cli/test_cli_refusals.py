@@ -245,6 +245,10 @@ UNUSED = {
     "expert tensor": ((*LAYOUTS, "--expert-tensor", "2"), "gpt2 has no experts"),
     "imbalance": ((*LAYOUTS, "--load-imbalance", "1.2"), "gpt2 has no experts"),
     "modules": ((*LAYOUTS, "--recompute-modules", "norms"), "add modules to that"),
+    "part": (
+        (*LAYOUTS, "--recompute", "modules", "--recompute-modules", "experts"),
+        "modules names experts, but gpt2 has no such part",
+    ),
     "parts": (
         (*LAYOUTS, "--virtual-stages", "4", "--pipeline-schedule", "1f1b"),
         "no schedule has such parts",

@@ -13,10 +13,14 @@ import topoopt as to
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.placement import AXES
 from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.presets_hybrid import HYBRIDS
 from parallelism.transformers.stages import parts_of
+from tests.helpers.small_transformers import HYBRID
 from topoopt.deploy.launch import megatron, torchtitan
+from topoopt.deploy.msccl_files import head_groups
+from topoopt.plan.ranks import ranks_of
 
 QWEN = [model.name for model in HYBRIDS if model.linear.kind == "gated-deltanet"]
 MAMBA = [model.name for model in HYBRIDS if model.linear.kind == "mamba-2"]
@@ -147,6 +151,13 @@ def test_modules_for_multi_token_prediction_are_patterns_of_their_own(name, tail
     found, notes = settings_of(model)
     assert found["--hybrid-layer-pattern"].endswith(tail)
     assert found["--mtp-num-layers"] == "2"
+    said = "--mtp-use-repeated-layer from core_r0.17 on"
+    assert "--mtp-use-repeated-layer" in found
+    assert any(said in note for note in notes)
+    for other in (replace(model, mtp_repeated=False), replace(model, mtp_layers=1)):
+        lines, notes = settings_of(other)
+        assert "--mtp-use-repeated-layer" not in lines
+        assert not any(said in note for note in notes)
     assert not any("prediction have" in note for note in notes)
     if model.experts:
         found, notes = settings_of(replace(model, mtp_dense=True))
@@ -286,3 +297,33 @@ def test_dense_shared_gates_are_written():
     found, notes = settings_of(model)
     assert "--moe-shared-expert-gate" in found
     assert any("--moe-shared-expert-gate from core_r0.16 on" in note for note in notes)
+
+
+@pytest.mark.parametrize("name", [*QWEN, *MAMBA, "kimi-linear-48b-a3b"])
+def test_context_ranks_are_said_with_the_release_that_has_them(name):
+    model = get_transformer(name)
+    for context in (1, 2):
+        found, notes = settings_of(name, Layout(data=4, context=context))
+        assert found["--context-parallel-size"] == str(context)
+        told = [note for note in notes if "context ranks beside Gated DeltaNet" in note]
+        assert [("core_r0.18" in note) for note in told] == [True] * (
+            context > 1 and model.linear.kind == "gated-deltanet"
+        )
+        if model.linear.kind == "mamba-2":  # patterns are newer than context ranks of Mamba-2
+            assert any("from core_r0.18 on, by --hybrid-layer-pattern" in note for note in notes)
+        if model.linear.kind == "kda":
+            assert any("no Kimi Delta Attention" in note for note in notes)
+
+
+def test_context_groups_get_files_of_all_to_alls_in_stages_with_linear_layers():
+    """Of a pipeline whose last stage has attention alone."""
+    model = replace(HYBRID, layers=2, linear=replace(HYBRID.linear, full_layers=(1,)))
+    layout = Layout(tensor=2, context=2, data=2, pipeline=2)
+    plan = some_plan()
+    record = replace(plan.parallelization, layout=layout, order=AXES)
+    groups = head_groups(model, layout, ranks_of(replace(plan, parallelization=record)))
+    assert {name: [rank.number for rank in group] for name, group in groups.items()} == {
+        "heads-stage0-data0-tensor0": [0, 2], "heads-stage0-data0-tensor1": [1, 3],
+        "heads-stage0-data1-tensor0": [4, 6], "heads-stage0-data1-tensor1": [5, 7],
+    }  # fmt: skip
+    assert not head_groups(model, replace(layout, context=1, data=4), ranks_of(plan))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msccl_oracle import assert_right
 from sites import full_site
-from small_layouts import layout_job, shared_moe_plan
+from small_layouts import layout_job, shared_heads_plan, shared_moe_plan
 from small_plans import planned, shared_layout_plan, shared_plan
 
 import topoopt as to
@@ -102,6 +102,7 @@ def named_groups(plan, ranks):
             (10**6, layout.expert, layout.expert_split),
         )
         groups[f"{stage}-tensor{row['tensor']}"].append(int(number))
+        groups[f"{stage}-data{row['data']}-tensor{row['tensor']}"].append(int(number))
         groups[f"{stage}-group{whole}-{split}"].append(int(number))
         groups[f"{stage}-experts{inner % (layout.expert * layout.expert_split)}"].append(
             int(number)
@@ -124,14 +125,18 @@ def exchanging_plan():
     return shared_moe_plan(expert=4)
 
 
-@pytest.mark.parametrize("plan", [shared_plan, shared_layout_plan, pipelined_plan, exchanging_plan])
+@pytest.mark.parametrize(
+    "plan", [shared_plan, shared_layout_plan, pipelined_plan, exchanging_plan, shared_heads_plan]
+)
 def test_collectives_are_right_over_planned_cables_alone(plan):
     made = deployment(plan())
     files, notes = job_files(made)
     ranks = {row["rank"]: row for row in csv.DictReader(io.StringIO(files["ranks.csv"]))}
     server = {host.name: number for number, host in enumerate(made.site.hosts)}
     found = [name for name in files if name.startswith("msccl/")]
-    assert any("alltoall" in name for name in found) == (plan is exchanging_plan)
+    exchange = plan in (exchanging_plan, shared_heads_plan)
+    assert any("alltoall" in name for name in found) == exchange
+    assert any("alltoall-heads" in name for name in found) == (plan is shared_heads_plan)
     named = named_groups(made.plan, ranks)
     assert found or any("MSCCL" in note for note in notes)
     for name in found:
@@ -228,7 +233,11 @@ def test_megatron_runs_what_the_stack_counts_or_says_that_it_does_not(stack):
     assert ("counts FP8" in said) == (stack == "deepseek-v3")
     if counted.overlap_expert:
         full = replace(layout, recompute="full")
-        assert "--overlap-moe-expert-parallel-comm" not in options(megatron(plan, job, full)[0])
+        experts = replace(layout, recompute="modules", modules=("experts",))
+        shared = replace(experts, modules=("shared-experts",))
+        for again, beside in ((full, False), (experts, False), (shared, True)):
+            asked = options(megatron(plan, job, again)[0])
+            assert ("--overlap-moe-expert-parallel-comm" in asked) == beside
         assert any("as hidden" in note for note in megatron(plan, job, full)[1])
     delayed = replace(counted, precision="fp8")
     fp8 = options(megatron(plan, replace(job, implementation=delayed), layout)[0])
@@ -305,6 +314,23 @@ def test_modules_that_a_model_lacks_are_not_asked_for(model, expected):
     assert f"--recompute-modules {expected} --" in text
     plan = with_layout(plan, recompute="modules", modules=("up-projections",))
     assert "--recompute" not in " ".join(megatron(plan, job, question_of(plan)[1])[0])
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [("llama3-8b", "mlp"), ("mixtral-8x7b", "moe mlp"), ("deepseek-v3", "shared_experts moe mlp")],
+)
+def test_whole_parts_that_a_model_lacks_are_not_asked_for(model, expected):
+    plan = with_layout(
+        pipelined_plan(), pipeline=1, schedule="1f1b", virtual_stages=1, recompute="modules",
+        modules=("shared-experts", "experts", "feed-forward"),
+    )  # fmt: skip
+    delayed = replace(plan.job.implementation, delayed_scaling=True, precision="fp8")
+    job = replace(plan.job, model=get_transformer(model), implementation=delayed)
+    lines, notes = megatron(plan, job, question_of(plan)[1])
+    assert f"--recompute-granularity selective --recompute-modules {expected}" in lines
+    # Refused of norms and nonlinearities only.
+    assert not any("delayed scaling" in note for note in notes)
 
 
 def test_torchtitan_spreads_experts_over_ranks_that_shard():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from placed_tasks_oracle import plain_tasks
-from small_transformers import LATENT, MIXTRAL, gpt
+from small_transformers import HYBRID, LATENT, MIXTRAL, gpt
 
 from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
@@ -63,7 +63,9 @@ def canonical(tasks: TaskGraph) -> Counter:
     return Counter(rows)
 
 
-MODELS = {"gpt": SMALL, "latent": LATENT, "parallel": replace(SMALL, parallel=True)}
+MODELS = {
+    "gpt": SMALL, "latent": LATENT, "parallel": replace(SMALL, parallel=True), "hybrid": HYBRID,
+}  # fmt: skip
 LAYOUTS = {
     name: enumerate_layouts(model, 16, 4, 16, model.sequence, ALL) for name, model in MODELS.items()
 }

@@ -31,6 +31,7 @@ JOBS = [
     ("mixtral-8x7b", 6, 96, 4, "megatron-2022"),
     ("mixtral-8x7b", 8, 64, 8, "megatron-core"),
     ("mixtral-8x7b", 8, 64, 8, "megatron-moe"),
+    ("nemotron-h-8b", 4, 8, 4, "megatron-core"),
 ]
 MOST = 4000
 

@@ -24,6 +24,7 @@ from topoopt.problem.job import nvlink_server
         }),
         (2, 72, 72, "megatron-moe", {
             "tensor": (2, 4), "pipeline": (2,), "expert": (4,), "schedules": ("1f1b",),
+            "recompute": ("modules",), "modules": ("norms", "experts"),
         }),
     ],
     ids=["folded", "of 72"],
@@ -42,6 +43,8 @@ def test_folded_experts_and_racks_of_72_are_planned_and_verified(
     if choices.stage_layers:
         assert (layout.expert_tensor, layout.stage_layers) == (1, (1, 3))
         assert layout.modules == ("norms", "up-projections", "activations")
+    else:
+        assert layout.modules == ("norms", "experts")
     assert_valid(plan)
     changed = json.loads(plan.to_json())
     changed["parallelization"]["layout"]["stage_layers"] = [1]

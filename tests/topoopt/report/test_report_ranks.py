@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_layouts import (
     lone_layout_plan,
+    shared_heads_plan,
     shared_layout_plan,
     shared_moe_plan,
     shared_spanning_plan,
@@ -95,7 +96,7 @@ def test_the_picture_shows_every_rank_on_its_server_and_the_groups() -> None:
             if name != "expert":
                 assert int(row[3]) == sizes[name]
             assert int(row[2]) * int(row[3]) == layout.gpus
-        kinds = kinds_of(layout, ranks_of(plan))
+        kinds = kinds_of(plan.job.model, layout, ranks_of(plan))
         assert [kind.name for kind in kinds] == list(shown)
         for kind in kinds:
             lines, arcs = drawn(page, kind.name)
@@ -105,12 +106,16 @@ def test_the_picture_shows_every_rank_on_its_server_and_the_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    "plan", [shared_layout_plan, shared_moe_plan, shared_spanning_plan, lone_layout_plan]
-)
+    "plan",
+    [
+        shared_layout_plan, shared_moe_plan, shared_spanning_plan, shared_heads_plan,
+        lone_layout_plan,
+    ],
+)  # fmt: skip
 def test_wires_of_all_kinds_are_the_links_that_carry_bytes(plan) -> None:
     found = simulate_again(plan())
     layout = found.plan.parallelization.layout
-    kinds = kinds_of(layout, ranks_of(found.plan))
+    kinds = kinds_of(found.plan.job.model, layout, ranks_of(found.plan))
     drawn = {wire for kind in kinds for wire in wires_of(kind, layout, found.built.fabric)}
     assert drawn == set(np.flatnonzero(found.timeline.link_bytes).tolist())
 
@@ -123,5 +128,16 @@ def test_of_many_servers_stages_are_drawn_and_the_busiest_links(monkeypatch) -> 
     pieces = [a["data-tip"] for tag, a in page.elements if "stage" in a.get("data-tip", "")]
     at = {(rank.server, rank.place["pipeline"]) for rank in ranks_of(plan)}
     assert {tuple(map(int, re.findall(r"\d+", tip)[:2])) for tip in pieces} == at
-    kinds = kinds_of(plan.parallelization.layout, ranks_of(plan))
+    kinds = kinds_of(plan.job.model, plan.parallelization.layout, ranks_of(plan))
     assert 0 < sum(len(drawn(page, kind.name)[0]) for kind in kinds) <= 8
+
+
+def test_context_groups_of_linear_attention_send_to_each_other() -> None:
+    plan = shared_heads_plan()
+    kinds = {
+        kind.name: kind
+        for kind in kinds_of(plan.job.model, plan.parallelization.layout, ranks_of(plan))
+    }
+    # Of two stages, the first alone has attention.
+    assert (kinds["context"].rings, kinds["context"].pairs) == ({0}, {0, 1})
+    assert kinds["context"].what == "keys and values; heads of linear attention, all to all"

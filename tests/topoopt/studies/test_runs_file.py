@@ -230,6 +230,7 @@ def test_the_published_runs_are_true_where_nothing_was_fitted() -> None:
     assert found["held out: experts, bf16"].mean < 0.04
     assert found["held out: experts, fp8"].mean < 0.1
     assert found["held out: hybrid, bf16"].runs == 7
+    assert found["held out: hybrid, bf16"].mean < 0.21
     assert found["held out: hybrid, fp8"].runs == 17
     assert found["held out: hybrid, fp8"].mean < 0.18
     hybrids = {run.name for run in read_runs("published") if run.model.linear}
@@ -239,7 +240,7 @@ def test_the_published_runs_are_true_where_nothing_was_fitted() -> None:
         < 0.12
     )
     assert [run.name for run in runs if not run.fits and run.name not in hybrids] == []
-    assert sum(not run.fits for run in runs) == 6
+    assert sum(not run.fits for run in runs) == 5
 
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=1, max_size=6), st.floats(0.2, 3.0))

@@ -1,7 +1,6 @@
 """What an entry of a file of runs says: model, layouts, servers and seconds."""
 
 from dataclasses import asdict, replace
-from typing import get_args
 
 from codesign_base import InputError
 from parallelism.accelerators import Accelerator, get_accelerator, scale_up_of
@@ -11,7 +10,7 @@ from parallelism.transformers.costs import model_flops
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.gpu import rates_like_h100
 from parallelism.transformers.implementation import get_stack
-from parallelism.transformers.layout import FOLDED, Layout, Module, PipelineScheduleName
+from parallelism.transformers.layout import FOLDED, USUAL_MODULES, Layout, PipelineScheduleName
 from parallelism.transformers.links import Links, switched_links
 from parallelism.transformers.load import load_transformer
 from parallelism.transformers.presets import TRANSFORMERS
@@ -234,7 +233,7 @@ def _layout(entry: RunEntry, one: LayoutEntry, model: Transformer) -> Layout:
                             if ranks % e == 0 and count % (fold * e) == 0)  # fmt: skip
     virtual = one.virtual if one.pipeline > 1 else 1
     usual: PipelineScheduleName = "interleaved" if virtual > 1 else "1f1b"
-    modules = tuple(one.modules) if one.modules else get_args(Module)
+    modules = tuple(one.modules) if one.modules else USUAL_MODULES
     parallel = one.tensor > 1 if one.sequence_parallel is None else one.sequence_parallel
     layout = Layout(
         tensor=one.tensor, context=one.context, data=one.data, pipeline=one.pipeline,
