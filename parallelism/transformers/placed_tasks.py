@@ -51,11 +51,12 @@ def iteration_tasks(
         has arrived. Tensor groups over several servers and expert exchange hold the rank up
         after the pass, and so does what context groups exchange for linear attention; keys and
         values go round the context group while it computes. Messages from one rank to another of
-        the pipeline go one after another, as calls of one NCCL communicator do. Gradients are reduced (ZeRO 0) or scattered (1 to 3) over the data and context ranks of a stage,
-        those of experts over the ranks that have the same ones; each rank then updates its
-        share. Weights are gathered piece by piece, in the order of use: at the beginning (1, 2),
-        which in the steady state is the end of the iteration before, or for every forward and
-        backward pass, each piece while the one before it is at work (3).
+        the pipeline go one after another, as calls of one NCCL communicator do. Gradients are
+        reduced (ZeRO 0) or scattered (1 to 3) over the data and context ranks of a stage, those of
+        experts over the ranks that have the same ones; each rank then updates its share. Weights
+        are gathered piece by piece, in the order of use: at the beginning (1, 2), which in the
+        steady state is the end of the iteration before, or for every forward and backward pass,
+        each piece while the one before it is at work (3).
     """
     own = whole_shape(placement) if shape is None else shape
     return _Builder(placement, schedule, loads, buckets, own).build()[0]
