@@ -13,7 +13,7 @@ from typing import Any
 from codesign_base import InputError
 from codesign_base.paths import is_directory
 from parallelism.reading import parse_json, read_text
-from parallelism.suggestions import suggestion
+from parallelism.suggestions import misspelt, suggestion
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.config_dense import DENSE_FAMILIES
 from parallelism.transformers.config_experts import EXPERT_FAMILIES
@@ -46,6 +46,7 @@ _ARCHITECTURAL: Mapping[str, tuple[object, ...]] = {
     "index_topk_freq": (1,),
     "layer_types": ("full_attention",),
     "layers_block_type": ("attention",),
+    "mtp_layer_types": ("full_attention",),
     "moe_layer_freq": (1,),
     "sliding_windows": (None, 0),
 }  # fmt: skip
@@ -100,7 +101,9 @@ def transformer_from_config(
         raise InputError(f"{where}: field 'model_type' is missing; give a model's config.json")
     kind = data.get("model_type")
     if kind is None:
-        raise InputError(f"{where}: field 'model_type' is missing; add it")
+        meant = [name for name in data if misspelt(name, "model_type")]
+        remedy = f"rename {meant[0]!r}" if meant else "add it"
+        raise InputError(f"{where}: field 'model_type' is missing; {remedy}")
     known = isinstance(kind, str) and kind in _FAMILIES
     if isinstance(data.get("text_config"), dict) and data["text_config"]:
         raise InputError(
@@ -117,6 +120,7 @@ def transformer_from_config(
     try:
         described = _FAMILIES[kind](config)
     except InputError as error:  # of attention or experts that cannot be, without the file's name
+        config.refuse_misspelt(_ARCHITECTURAL)
         text = str(error)
         raise (error if where in text else InputError(f"{where}: {text}")) from None
     if described.get("gated"):
@@ -131,6 +135,7 @@ def transformer_from_config(
             )
     else:
         described["sequence"] = _sequence(config, sequence, described.get("positions", 0))
+    config.refuse_misspelt(_ARCHITECTURAL)
     try:
         return Transformer(
             name=name, dense_bytes=dense_bytes, source=f"{kind} configuration", **described
@@ -141,7 +146,7 @@ def transformer_from_config(
 
 def _check_head(config: ConfigFields) -> None:
     """Refuse models with another head than the family's usual one."""
-    names = config.data.get("architectures")
+    names = config.value("architectures")
     if names is None:
         return
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -156,9 +161,8 @@ def _check_head(config: ConfigFields) -> None:
 
 def _sequence(config: ConfigFields, given: int | None, positions: int) -> int:
     """Return the sequence length, within learned positions."""
-    limit = config.count(
-        "max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", default=0
-    )
+    names = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
+    limit = next(filter(None, (config.count(name, default=0) for name in names)), 0)
     if given is None:
         return min(DEFAULT_SEQUENCE, limit or DEFAULT_SEQUENCE)
     if positions and limit and given > limit:
