@@ -15,14 +15,16 @@ def misspelt(word: str, known: str) -> bool:
     """Whether a name looks like a slip of another: one edit away, or two of a long one.
 
     An edit drops, adds or changes a letter, or swaps two neighbours (the optimal string alignment
-    distance). Case and separators do not count.
+    distance). Names that differ in case and separators alone are slips, too.
 
     Examples
     --------
     >>> misspelt("num_hiden_layers", "num_hidden_layers"), misspelt("qk_head_dim", "v_head_dim")
     (True, False)
     """
-    first, second = (name.lower().replace("-", "").replace("_", "") for name in (word, known))
+    first, second = (name.lower().replace("-", "_") for name in (word, known))
+    if first.replace("_", "") == second.replace("_", ""):
+        return True
     most = 1 + (len(known) > _LONG)
     return abs(len(first) - len(second)) <= most and _edits(first, second) <= most
 

@@ -173,10 +173,12 @@ def latent_layers(config: ConfigFields) -> dict[str, Any]:
     body = body_of(config)
     config.expect("attention_bias", False, because="only latent attention without biases is known")
     config.expect("moe_layer_freq", 1, because="only experts in every layer after the dense ones")
+    width = config.count("qk_nope_head_dim", default=128)
+    rotary = config.count("qk_rope_head_dim", default=64)
     latent = LatentAttention(
         config.count("kv_lora_rank"),
         config.count("q_lora_rank", default=0),
-        config.count("qk_rope_head_dim", default=64),
+        rotary,
         config.count("v_head_dim", default=128),
     )
     # A head's width as listed elsewhere is that of the rotary part or of both.
@@ -184,9 +186,7 @@ def latent_layers(config: ConfigFields) -> dict[str, Any]:
     config.count("num_key_value_heads", default=0)
     heads = config.count("num_attention_heads")
     return body | {
-        "attention": Attention(
-            heads, heads, config.count("qk_nope_head_dim", default=128), latent=latent
-        ),
+        "attention": Attention(heads, heads, width, latent=latent),
         "gated": True,
         "tied": config.flag("tie_word_embeddings", False),
     }
