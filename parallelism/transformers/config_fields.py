@@ -276,13 +276,10 @@ class ConfigFields:
                         )  # fmt: skip
 
     def _unread(self) -> list[str]:
-        """Return the fields that say something, but that nothing has read so far.
-
-        Names with an underscore first are notes of the classes, which write them but read none.
-        """
+        """Return the fields that say something, but that nothing has read so far."""
         return [
             name for name, value in self._given.items()
-            if value is not None and name not in self._taken and not name.startswith("_")
+            if value is not None and name not in self._taken
         ]  # fmt: skip
 
     def _unknown(self, name: str) -> InputError:

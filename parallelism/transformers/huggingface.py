@@ -7,6 +7,7 @@ no consequence here. The file holds no batch, sequence length of training or num
 """
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,25 @@ _ARCHITECTURAL: Mapping[str, tuple[object, ...]] = {
     "moe_layer_freq": (1,),
     "sliding_windows": (None, 0),
 }  # fmt: skip
+
+# Known although no reader asks for them; the last is what the class of Gemma 3 writes, but reads as
+# `sliding_window_pattern`.
+_KNOWN = frozenset({*_ARCHITECTURAL, "_sliding_window_pattern"})
+
+# What no part of a `Transformer` says, of families that many people have files of.
+_UNREAD: Mapping[str, str] = {
+    "deepseek_v4": "attention to compressed keys",
+    "falcon_h1": "attention and Mamba-2 side by side in a layer",
+    "jamba": "Mamba-1",
+    "lfm2": "gated short convolution in place of attention",
+    "lfm2_moe": "gated short convolution in place of attention",
+    "mamba": "Mamba-1",
+    "minimax": "lightning attention",
+    "recurrentgemma": "recurrence of gated linear units",
+    "rwkv": "recurrence",
+    "t5": "pair of encoder and decoder",
+    "zamba2": "attention that layers share",
+}
 
 
 def is_config(data: Any) -> bool:
@@ -111,16 +131,13 @@ def transformer_from_config(
             "'text_config' as a file to plan the language model alone"
         )
     if not known:
-        raise InputError(
-            f"{where}: field 'model_type' is {kind!r}, a family that is not known; "
-            f"{suggestion(str(kind), list(FAMILIES))}"
-        )
+        raise InputError(f"{where}: field 'model_type' is {kind!r}, {_not_read(kind)}")
     config = ConfigFields(data, where, kind)
     _check_head(config)
     try:
         described = _FAMILIES[kind](config)
     except InputError as error:  # of attention or experts that cannot be, without the file's name
-        config.refuse_misspelt(_ARCHITECTURAL)
+        config.refuse_misspelt(_KNOWN)
         text = str(error)
         raise (error if where in text else InputError(f"{where}: {text}")) from None
     if described.get("gated"):
@@ -135,13 +152,28 @@ def transformer_from_config(
             )
     else:
         described["sequence"] = _sequence(config, sequence, described.get("positions", 0))
-    config.refuse_misspelt(_ARCHITECTURAL)
+    config.refuse_misspelt(_KNOWN)
     try:
         return Transformer(
             name=name, dense_bytes=dense_bytes, source=f"{kind} configuration", **described
         )
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
+
+
+def _not_read(kind: object) -> str:
+    """Return why a family is not read, and what to do."""
+    name = str(kind)
+    if name in _UNREAD:
+        why = f"a family that is not known: {_UNREAD[name]} cannot be described"
+    else:
+        text = f"{name}_text"  # the language model of one that reads more
+        near = [text] if text in FAMILIES else get_close_matches(name, FAMILIES, n=1, cutoff=0.8)
+        why = "a family that is not known" + (f", the nearest being {near[0]!r}" if near else "")
+    return (
+        f"{why}; {suggestion('', list(FAMILIES))}; or describe the model in Python by "
+        "parallelism.transformers.architecture.Transformer"
+    )
 
 
 def _check_head(config: ConfigFields) -> None:

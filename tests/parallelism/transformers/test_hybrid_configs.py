@@ -177,7 +177,7 @@ NANO, KIMI = hybrid_configs.NEMOTRON_NANO, hybrid_configs.KIMI
         (hybrid_configs.GRANITE_TINY, {"mamba_proj_bias": True}, "without biases of projections"),
         (hybrid_configs.GRANITE_TINY, {"layer_types": ["moe"] * 40}, "entry 0 (from 0) of field"),
         (hybrid_configs.BAMBA, {"attn_layer_indices": "9"}, "give a list of layer numbers"),
-        (llama_like("falcon_h1", 2, 64, 4, 2, 96, 99), {}, "a family that is not known"),
+        (llama_like("falcon_h1", 2, 64, 4, 2, 96, 99), {}, "attention and Mamba-2 side by side"),
     ],
 )  # fmt: skip
 def test_hybrids_refuse_what_they_do_not_model(
