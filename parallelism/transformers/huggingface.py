@@ -166,12 +166,14 @@ def _not_read(kind: object) -> str:
     name = str(kind)
     if name in _UNREAD:
         why = f"a family that is not known: {_UNREAD[name]} cannot be described"
+        remedy = "plan its operators by a model file, or a model that is like it, described"
     else:
         text = f"{name}_text"  # the language model of one that reads more
         near = [text] if text in FAMILIES else get_close_matches(name, FAMILIES, n=1, cutoff=0.8)
         why = "a family that is not known" + (f", the nearest being {near[0]!r}" if near else "")
+        remedy = "rename it if it is one of these, or describe the model"
     return (
-        f"{why}; {suggestion('', list(FAMILIES))}; or describe the model in Python by "
+        f"{why}; {suggestion('', list(FAMILIES))}; {remedy} in Python by "
         "parallelism.transformers.architecture.Transformer"
     )
 

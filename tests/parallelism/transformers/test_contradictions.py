@@ -137,7 +137,7 @@ def test_unknown_families_say_what_to_do(kind: object) -> None:
     text = str(error.value)
     assert f"field 'model_type' is {kind!r}, a family that is not known" in text
     assert "; known: llama, mistral" in text
-    assert "describe the model in Python by parallelism.transformers.architecture.Transf" in text
+    assert "in Python by parallelism.transformers.architecture.Transformer" in text
     near = {"lama": "llama", "qwen3_5_moe": "qwen3_5_moe_text"}.get(str(kind), "")
     assert not near or f"the nearest being {near!r};" in text
     assert (kind in _UNREAD) == ("cannot be described" in text)
