@@ -252,7 +252,7 @@ def _vit(config: ConfigFields) -> dict[str, Any]:
     hidden = config.count("hidden_size")
     heads, width = heads_of(config, hidden)
     image, side = config.count("image_size"), config.count("patch_size")
-    labels = config.data.get("id2label")
+    labels = config.value("id2label")
     classes = len(labels) if isinstance(labels, dict) else config.count("num_labels", default=0)
     if not classes:
         raise config.missing("id2label")

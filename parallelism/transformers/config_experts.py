@@ -138,7 +138,7 @@ def _qwen2_moe(config: ConfigFields) -> dict[str, Any]:
     if config.flag("use_sliding_window", False) and not config.words("layer_types"):
         raise config.wrong("use_sliding_window", "give layer_types, or false")
     experts = qwen_experts(config, described["layers"])
-    window = late_window(config, described["layers"], 28)
+    window = late_window(config, described["layers"], 28, early=True)
     return described | {"experts": experts, "window": window}
 
 
@@ -173,10 +173,12 @@ def latent_layers(config: ConfigFields) -> dict[str, Any]:
     body = body_of(config)
     config.expect("attention_bias", False, because="only latent attention without biases is known")
     config.expect("moe_layer_freq", 1, because="only experts in every layer after the dense ones")
+    width = config.count("qk_nope_head_dim", default=128)
+    rotary = config.count("qk_rope_head_dim", default=64)
     latent = LatentAttention(
         config.count("kv_lora_rank"),
         config.count("q_lora_rank", default=0),
-        config.count("qk_rope_head_dim", default=64),
+        rotary,
         config.count("v_head_dim", default=128),
     )
     # A head's width as listed elsewhere is that of the rotary part or of both.
@@ -184,9 +186,7 @@ def latent_layers(config: ConfigFields) -> dict[str, Any]:
     config.count("num_key_value_heads", default=0)
     heads = config.count("num_attention_heads")
     return body | {
-        "attention": Attention(
-            heads, heads, config.count("qk_nope_head_dim", default=128), latent=latent
-        ),
+        "attention": Attention(heads, heads, width, latent=latent),
         "gated": True,
         "tied": config.flag("tie_word_embeddings", False),
     }
@@ -213,9 +213,8 @@ def _with_indexer(config: ConfigFields, heads: int, shared: list[int]) -> dict[s
     ``heads`` is the family's own number of the indexer's; ``shared`` are layers without one.
     """
     config.assume(n_shared_experts=1, first_k_dense_replace=3, kv_lora_rank=512)
-    if any(kind != "indexed_attention" for kind in config.words("layer_types")):
-        raise config.wrong("layer_types", "only indexed_attention is known of this family")
-    described = dense_first(config, _deepseek(config))
+    config.words("layer_types", ["indexed_attention"])
+    described = dense_first(config, _deepseek(config), 3)
     indexer = Indexer(
         config.count("index_n_heads", default=heads),
         config.count("index_head_dim", default=128),
@@ -229,26 +228,37 @@ def _with_indexer(config: ConfigFields, heads: int, shared: list[int]) -> dict[s
 
 def _sharing(config: ConfigFields, layers: int) -> list[int]:
     """Return the layers that take the keys of the layer before, listed or from a step."""
-    config.ignore("indexer_types", "index_topk_pattern")
     every = max(config.count("index_topk_freq", default=1, least=0), 1)
     first = config.count("index_skip_topk_offset", default=2, least=0)
-    for name in ("indexer_types", "index_topk_pattern"):
-        given = config.data.get(name)
-        if given is None:
-            continue
-        if isinstance(given, str) and name == "index_topk_pattern":
-            given = [{"F": "full", "S": "shared"}.get(letter) for letter in given]
-        if not isinstance(given, list) or any(kind not in ("full", "shared") for kind in given):
-            raise config.wrong(name, "give full or shared for each layer")
-        if len(given) != layers:
-            raise config.wrong(name, f"it names {len(given)} of {layers} layers; give all")
-        return [layer for layer, kind in enumerate(given) if kind == "shared"]
-    return [layer for layer in range(layers) if max(layer - first + 1, 0) % every]
+    kinds = ["shared" if max(i - first + 1, 0) % every else "full" for i in range(layers)]
+    types = _indexers(config, "indexer_types", layers)
+    pattern = _indexers(config, "index_topk_pattern", layers)
+    for name, listed in (("indexer_types", types), ("index_topk_pattern", pattern)):
+        if listed:
+            config.agree(name, listed, "index_topk_freq", kinds, usual=1)
+    if types and pattern:
+        config.agree("indexer_types", types, "index_topk_pattern", pattern)
+    return [layer for layer, kind in enumerate(types or pattern or kinds) if kind == "shared"]
+
+
+def _indexers(config: ConfigFields, name: str, layers: int) -> list[str]:
+    """Return a list of ``full`` or ``shared`` for each layer, which may be a text of letters."""
+    given, kinds = config.value(name), {"F": "full", "S": "shared"}
+    if isinstance(given, str) and name == "index_topk_pattern":
+        for place, letter in enumerate(given):
+            if letter not in kinds:
+                raise config.wrong_entry(name, place, "give F (full) or S (shared) for each layer")
+        listed = [kinds[letter] for letter in given]
+    else:
+        listed = config.words(name, kinds.values())
+    if given is not None:
+        config.check_length(name, len(listed), layers)
+    return listed
 
 
 def _glm4_moe_lite(config: ConfigFields) -> dict[str, Any]:
     config.assume(n_shared_experts=1, first_k_dense_replace=1)
-    return dense_first(config, _deepseek(config))
+    return dense_first(config, _deepseek(config), 1)
 
 
 def _bailing(config: ConfigFields) -> dict[str, Any]:
@@ -289,15 +299,24 @@ def with_shared(config: ConfigFields, usual: int, router_bias: bool) -> Experts:
     )
 
 
-def dense_first(config: ConfigFields, described: dict[str, Any]) -> dict[str, Any]:
-    """Count the dense layers before those with experts where ``mlp_layer_types`` lists them."""
-    kinds = config.words("mlp_layer_types")
-    dense = kinds.count("dense")
-    if kinds and kinds != ["dense"] * dense + ["sparse"] * (described["layers"] - dense):
-        raise config.wrong("mlp_layer_types", "only the first layers may be dense")
+def dense_first(config: ConfigFields, described: dict[str, Any], usual: int) -> dict[str, Any]:
+    """Count the dense layers before those with experts where ``mlp_layer_types`` lists them.
+
+    ``usual`` is how many the class has where the file says nothing.
+    """
+    name, experts, layers = "mlp_layer_types", described["experts"], described["layers"]
+    kinds = config.words(name, ("dense", "sparse"))
     if not kinds:
         return described
-    return described | {"experts": replace(described["experts"], first_dense=dense)}
+    config.check_length(name, len(kinds), layers)
+    dense = kinds.index("sparse") if "sparse" in kinds else layers
+    if "dense" in kinds[dense:]:
+        later = kinds.index("dense", dense)
+        raise config.wrong_entry(name, later, "only the first layers may be dense")
+    first = min(experts.first_dense, layers)
+    made = ["dense"] * first + ["sparse"] * (layers - first)
+    config.agree(name, kinds, "first_k_dense_replace", made, usual=usual)
+    return described | {"experts": replace(experts, first_dense=dense)}
 
 
 def _solar_open(config: ConfigFields) -> dict[str, Any]:
@@ -318,7 +337,7 @@ def _exaone_moe(config: ConfigFields) -> dict[str, Any]:
     described = windowed(config, head_norm=True, width=4096, every=4)
     described |= {"experts": with_shared(config, 1, True), "mtp_dense": True}
     described["mtp_repeated"] = config.flag("mtp_share_layers", False)
-    return dense_first(config, described)
+    return dense_first(config, described, 1)
 
 
 def _ernie_moe(config: ConfigFields) -> dict[str, Any]:

@@ -41,22 +41,23 @@ def _full_layers(config: ConfigFields, layers: int, *names: str) -> tuple[int, .
     *names : str
         Spellings of the list besides ``layer_types``.
     """
+    known, found = (_FULL, _LINEAR, *_OLD_NAMES), dict[str, list[str]]()
     for name in ("layer_types", *names):
-        kinds = [_OLD_NAMES.get(kind, kind) for kind in config.words(name)]
-        if not kinds:
-            continue
-        if set(kinds) - {_FULL, _LINEAR}:
-            raise config.wrong(
-                name, f"only {_FULL} and {_LINEAR} are known; plan with a model file"
-            )
-        _check_length(config, name, len(kinds), layers)
-        return tuple(layer for layer, kind in enumerate(kinds) if kind == _FULL)
-    return None
+        listed = config.words(name, known, "; plan with a model file")
+        if listed:
+            config.check_length(name, len(listed), layers)
+            found[name] = [_OLD_NAMES.get(kind, kind) for kind in listed]
+    if not found:
+        return None
+    (first, kinds), *others = found.items()
+    for other, made in others:
+        config.agree(first, kinds, other, made)
+    return tuple(layer for layer, kind in enumerate(kinds) if kind == _FULL)
 
 
-def _check_length(config: ConfigFields, name: str, found: int, layers: int) -> None:
-    if found != layers:
-        raise config.wrong(name, f"it names {found} of {layers} layers; give a kind for each")
+def _named(full: tuple[int, ...], layers: int) -> list[str]:
+    """Return a kind for each layer, of those that meet all keys."""
+    return [_FULL if layer in full else _LINEAR for layer in range(layers)]
 
 
 def _but_for(
@@ -79,8 +80,12 @@ def _gated_deltanet(config: ConfigFields) -> dict[str, Any]:
     )
     layers = described["layers"]
     every = config.count("full_attention_interval", default=4)
+    made = tuple(range(every - 1, layers, every))
     full = _full_layers(config, layers)
-    full = tuple(range(every - 1, layers, every)) if full is None else full
+    if full is not None:
+        kinds = (_named(full, layers), _named(made, layers))
+        config.agree("layer_types", kinds[0], "full_attention_interval", kinds[1], usual=4)
+    full = made if full is None else full
     linear = LinearAttention(
         "gated-deltanet",
         config.count("linear_num_key_heads", default=16),
@@ -112,36 +117,57 @@ def _qwen3_5_moe(config: ConfigFields) -> dict[str, Any]:
 
 def _kimi_linear(config: ConfigFields) -> dict[str, Any]:
     config.assume(
-        n_group=config.data.get("num_expert_group"),
-        num_experts_per_tok=config.data.get("num_experts_per_token"),
-        max_position_embeddings=config.data.get("model_max_length"),
+        n_group=config.value("num_expert_group"),
+        num_experts_per_tok=config.value("num_experts_per_token"),
+        max_position_embeddings=config.value("model_max_length"),
     )  # fmt: skip
     described = latent_layers(config) | {"experts": with_shared(config, 1, True)}
     layers, kda = described["layers"], ConfigFields({}, config.where, config.kind)
-    if config.data.get("linear_attn_config") is not None:
+    if config.value("linear_attn_config") is not None:
         kda = config.inside("linear_attn_config")
         kda.expect("use_full_rank_gate", False, because="only gates of low rank are known")
-    heads = kda.count("num_heads", default=config.count("linear_num_heads", default=32))
-    width = kda.count("head_dim", default=config.count("linear_head_dim", default=128))
-    taps = kda.count(
-        "short_conv_kernel_size", default=config.count("linear_conv_kernel_dim", default=4)
-    )
-    full = _full_layers(config, layers)
-    if full is None:
-        full = _kimi_layers(kda, layers)
+    heads = _kimi_size(config, kda, "num_heads", "linear_num_heads", 32)
+    width = _kimi_size(config, kda, "head_dim", "linear_head_dim", 128)
+    taps = _kimi_size(config, kda, "short_conv_kernel_size", "linear_conv_kernel_dim", 4)
+    full, listed = _full_layers(config, layers), _kimi_layers(kda, layers)
+    if full is not None and listed is not None:
+        kinds = (_named(full, layers), _named(listed, layers))
+        config.agree("layer_types", kinds[0], "linear_attn_config", kinds[1])
+    full = listed if full is None else full
+    full = tuple(range(4, layers, 4)) if full is None else full
     linear = LinearAttention("kda", heads, heads, width, width, taps)
-    return dense_first(config, described) | _but_for(linear, full, layers)
+    return dense_first(config, described, 1) | _but_for(linear, full, layers)
 
 
-def _kimi_layers(kda: ConfigFields, layers: int) -> tuple[int, ...]:
-    """Return the full layers of two lists that count from 1, or each fourth after the first."""
+def _kimi_size(config: ConfigFields, kda: ConfigFields, inner: str, outer: str, usual: int) -> int:
+    """Return a size of ``linear_attn_config``, else of the file, else the class's ``usual`` one."""
+    size = kda.count(inner, default=config.count(outer, default=usual))
+    if config.value(outer) not in (None, usual, size):
+        raise config.wrong(
+            outer, f"field {inner!r} of linear_attn_config is {size}; remove one of them"
+        )
+    return size
+
+
+def _kimi_layers(kda: ConfigFields, layers: int) -> tuple[int, ...] | None:
+    """Return the full layers of two lists that count from 1; None where neither is given."""
     full, linear = kda.indices("full_attn_layers"), kda.indices("kda_layers")
     if not full and not linear:
-        return tuple(range(4, layers, 4))
-    if sorted(full + linear) != list(range(1, layers + 1)):
+        return None
+    for layer in sorted({*range(1, layers + 1), *full, *linear}):
+        times = (full.count(layer), linear.count(layer))
+        if not 1 <= layer <= layers:
+            said = f"names layer {layer}"
+        elif sum(times) == 1:
+            continue
+        else:
+            said = {(0, 0): f"lacks layer {layer}, as kda_layers does"}.get(
+                times, f"has layer {layer}, as kda_layers does" if min(times) else
+                f"or kda_layers has layer {layer} twice",
+            )  # fmt: skip
         raise kda.wrong(
             "full_attn_layers",
-            f"give it and kda_layers so that each of the layers 1 to {layers} is in one of them",
+            f"it {said}; give each of the layers 1 to {layers} in one of the two lists",
         )
     return tuple(layer - 1 for layer in sorted(full))
 
@@ -154,8 +180,9 @@ def _mamba(config: ConfigFields, hidden: int) -> LinearAttention:
     )  # fmt: skip
     heads = config.count("mamba_n_heads", default=128)
     whole = config.count("mamba_expand", default=2) * hidden
-    given = None if config.data.get("mamba_d_head") == "auto" else "mamba_d_head"
-    width = config.count(given, default=max(whole // heads, 1)) if given else whole // heads
+    shared = max(whole // heads, 1)
+    auto = config.value("mamba_d_head") == "auto"
+    width = shared if auto else config.count("mamba_d_head", default=shared)
     if heads * width != whole:
         raise config.wrong(
             "mamba_n_heads", f"heads of {width} are not mamba_expand * hidden_size = {whole} "
@@ -190,9 +217,13 @@ def _bamba(config: ConfigFields) -> dict[str, Any]:
     config.assume(num_key_value_heads=8)
     described = llama(config)
     layers = described["layers"]
-    full = tuple(sorted(set(config.indices("attn_layer_indices"))))
-    if set(full) - set(range(layers)):
-        raise config.wrong("attn_layer_indices", f"give layers from 0 to {layers - 1}")
+    listed = config.indices("attn_layer_indices")
+    for place, layer in enumerate(listed):
+        if not 0 <= layer < layers:
+            raise config.wrong_entry(
+                "attn_layer_indices", place, f"give layers from 0 to {layers - 1}"
+            )
+    full = tuple(sorted(set(listed)))
     return described | _but_for(_mamba(config, described["hidden"]), full, layers)
 
 
@@ -200,35 +231,42 @@ def _blocks(config: ConfigFields, *lists: str, pattern: str) -> tuple[str, list[
     """Return the kinds of blocks of Nemotron-H, from a list or a pattern, and the field's name."""
     found: dict[str, list[str]] = {}
     for name in lists:
-        found[name] = [_OLD_NAMES.get(kind, kind) for kind in config.words(name)]
-        if set(found[name]) - set(_BLOCKS.values()):
-            raise config.wrong(name, f"only {', '.join(_BLOCKS.values())} are known")
+        words = config.words(name, (*_BLOCKS.values(), *_OLD_NAMES))
+        found[name] = [_OLD_NAMES.get(kind, kind) for kind in words]
     letters = config.text(pattern)
-    if set(letters) - set(_BLOCKS):
-        raise config.wrong(pattern, f"only the letters {' '.join(_BLOCKS)} are known")
+    for place, letter in enumerate(letters):
+        if letter not in _BLOCKS:
+            only = f"only the letters {' '.join(_BLOCKS)} are known"
+            raise config.wrong_entry(pattern, place, only)
     found[pattern] = [_BLOCKS[letter] for letter in letters]
     given = [name for name, kinds in found.items() if kinds]
     for name in given[1:]:
-        if found[name] != found[given[0]]:
-            raise config.wrong(name, f"{given[0]} has other blocks; leave one of them out")
+        blocks, others = found[given[0]], found[name]
+        if len(others) != len(blocks):
+            raise config.wrong(
+                name, f"it names {len(others)} blocks, but field {given[0]!r} {len(blocks)}; "
+                "remove one of the two",
+            )  # fmt: skip
+        config.agree(given[0], blocks, name, others)
     return (given[0], found[given[0]]) if given else (pattern, [])
 
 
 def _nemotron_h(config: ConfigFields) -> dict[str, Any]:
-    if config.data.get("num_hidden_layers") is not None:
+    config.ignore("n_group", "n_groups")  # of experts, of mamba: no slips of one another
+    if config.value("num_hidden_layers") is not None:
         layers_of(config)
     pattern = "hybrid_override_pattern"
     name, blocks = _blocks(config, "layers_block_type", "layer_types", pattern=pattern)
     if not blocks:
         raise config.missing(pattern)
     layers = config.count("num_hidden_layers", default=len(blocks))
-    _check_length(config, name, len(blocks), layers)
+    config.check_length(name, len(blocks), layers, ", or remove num_hidden_layers")
     if layers > MOST_LAYERS:
         raise config.wrong(name, f"it names {layers} layers; give at most {MOST_LAYERS}")
     for bias in ("attention_bias", "mamba_proj_bias", "mlp_bias", "use_bias"):
         config.expect(bias, False, because="only Nemotron-H without biases; give false")
     hidden = config.count("hidden_size")
-    config.assume(head_dim=config.data.get("attention_head_dim"))
+    config.assume(head_dim=config.value("attention_head_dim"))
     linear = LinearAttention(
         "mamba-2",
         config.count("n_groups", "mamba_n_groups", default=8),

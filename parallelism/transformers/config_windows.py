@@ -26,10 +26,13 @@ def sliding_window(
         None where no layer slides.
     """
     width = _width(config, width)
-    every = _pattern(config, every)
+    usual, every = every, _pattern(config, every)
     full = _full_layers(config, layers, width)
-    if full is None:
-        full = tuple(range(every - 1, layers, every)) if every and width else ()
+    made = tuple(range(every - 1, layers, every)) if every and width else ()
+    if full is not None and width:
+        kinds = (_named(full, layers), _named(made, layers))
+        config.agree("layer_types", kinds[0], "sliding_window_pattern", kinds[1], usual=usual)
+    full = made if full is None else full
     return SlidingWindow(width, full) if width and len(full) < layers else None
 
 
@@ -49,7 +52,7 @@ def window_of_all(
 
 
 def late_window(
-    config: ConfigFields, layers: int, late: int, *, asked: bool = True
+    config: ConfigFields, layers: int, late: int, *, asked: bool = True, early: bool = False
 ) -> SlidingWindow | None:
     """Return the window of layers from ``max_window_layers`` on.
 
@@ -61,12 +64,18 @@ def late_window(
         The family's ``max_window_layers``.
     asked : bool, optional
         Whether there is one only if ``use_sliding_window`` is true.
+    early : bool, optional
+        The class reads ``max_window_layers`` in another way, so that ``layer_types`` alone counts.
     """
     width = _width(config, 4096)
     first = config.count("max_window_layers", default=late, least=0)
     width, needs = _if_asked(config, width) if asked else (width, "sliding_window")
     full = _full_layers(config, layers, width, needs=needs)
-    full = tuple(range(min(first, layers))) if full is None else full
+    made = tuple(range(min(first, layers)))
+    if full is not None and width and not early:
+        kinds = (_named(full, layers), _named(made, layers))
+        config.agree("layer_types", kinds[0], "max_window_layers", kinds[1], usual=late)
+    full = made if full is None else full
     return SlidingWindow(width, full) if width and len(full) < layers else None
 
 
@@ -141,16 +150,15 @@ def _width(config: ConfigFields, usual: int) -> int:
 
 def _kinds(config: ConfigFields, layers: int, kind: str) -> list[str]:
     """Return ``layer_types``, all keys or ``kind`` for each layer; empty where it is not given."""
-    kinds = config.words("layer_types")
-    if any(one not in (_FULL, kind) for one in kinds):
-        raise config.wrong(
-            "layer_types", f"only {_FULL} and {kind} are known; plan with a model file"
-        )
-    if kinds and len(kinds) != layers:
-        raise config.wrong(
-            "layer_types", f"it names {len(kinds)} of {layers} layers; give a kind for each"
-        )
+    kinds = config.words("layer_types", (_FULL, kind), "; plan with a model file")
+    if kinds:
+        config.check_length("layer_types", len(kinds), layers)
     return kinds
+
+
+def _named(full: tuple[int, ...], layers: int) -> list[str]:
+    """Return a kind for each layer, of those that meet all keys."""
+    return [_FULL if layer in full else _SLIDING for layer in range(layers)]
 
 
 def _rotary(config: ConfigFields, layers: int) -> tuple[int, ...]:
@@ -159,14 +167,18 @@ def _rotary(config: ConfigFields, layers: int) -> tuple[int, ...]:
     marks = config.indices("no_rope_layers")
     if marks and (len(marks) != layers or set(marks) - {0, 1}):
         raise config.wrong("no_rope_layers", f"give 0 or 1 for each of the {layers} layers")
-    return tuple(i for i in range(layers) if (marks[i] if marks else (i + 1) % every))
+    made = [int((i + 1) % every > 0) for i in range(layers)]
+    if marks:
+        config.agree("no_rope_layers", marks, "no_rope_layer_interval", made, usual=4)
+    return tuple(i for i, mark in enumerate(marks or made) if mark)
 
 
 def _pattern(config: ConfigFields, usual: int) -> int:
     """Return the period of layers that meet all keys; letters end with the one that does."""
-    given = config.data.get("sliding_window_pattern")
+    given = config.value("sliding_window_pattern")
     if isinstance(given, str):
         if not given or set(given[:-1]) - {"L"} or given[-1] != "G":
             raise config.wrong("sliding_window_pattern", "give a number, or letters such as LLLG")
         return len(given)
-    return config.count("sliding_window_pattern", default=usual)
+    # EXAONE's class writes 0 where there is no window.
+    return config.count("sliding_window_pattern", default=usual, least=0)

@@ -7,13 +7,14 @@ no consequence here. The file holds no batch, sequence length of training or num
 """
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
 from codesign_base.paths import is_directory
 from parallelism.reading import parse_json, read_text
-from parallelism.suggestions import suggestion
+from parallelism.suggestions import misspelt, suggestion
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.config_dense import DENSE_FAMILIES
 from parallelism.transformers.config_experts import EXPERT_FAMILIES
@@ -46,9 +47,29 @@ _ARCHITECTURAL: Mapping[str, tuple[object, ...]] = {
     "index_topk_freq": (1,),
     "layer_types": ("full_attention",),
     "layers_block_type": ("attention",),
+    "mtp_layer_types": ("full_attention",),
     "moe_layer_freq": (1,),
     "sliding_windows": (None, 0),
 }  # fmt: skip
+
+# Known although no reader asks for them; the last is what the class of Gemma 3 writes, but reads as
+# `sliding_window_pattern`.
+_KNOWN = frozenset({*_ARCHITECTURAL, "_sliding_window_pattern"})
+
+# What no part of a `Transformer` says, of families that many people have files of.
+_UNREAD: Mapping[str, str] = {
+    "deepseek_v4": "attention to compressed keys",
+    "falcon_h1": "attention and Mamba-2 side by side in a layer",
+    "jamba": "Mamba-1",
+    "lfm2": "gated short convolution in place of attention",
+    "lfm2_moe": "gated short convolution in place of attention",
+    "mamba": "Mamba-1",
+    "minimax": "lightning attention",
+    "recurrentgemma": "recurrence of gated linear units",
+    "rwkv": "recurrence",
+    "t5": "pair of encoder and decoder",
+    "zamba2": "attention that layers share",
+}
 
 
 def is_config(data: Any) -> bool:
@@ -100,7 +121,9 @@ def transformer_from_config(
         raise InputError(f"{where}: field 'model_type' is missing; give a model's config.json")
     kind = data.get("model_type")
     if kind is None:
-        raise InputError(f"{where}: field 'model_type' is missing; add it")
+        meant = [name for name in data if misspelt(name, "model_type")]
+        remedy = f"rename {meant[0]!r}" if meant else "add it"
+        raise InputError(f"{where}: field 'model_type' is missing; {remedy}")
     known = isinstance(kind, str) and kind in _FAMILIES
     if isinstance(data.get("text_config"), dict) and data["text_config"]:
         raise InputError(
@@ -108,15 +131,13 @@ def transformer_from_config(
             "'text_config' as a file to plan the language model alone"
         )
     if not known:
-        raise InputError(
-            f"{where}: field 'model_type' is {kind!r}, a family that is not known; "
-            f"{suggestion(str(kind), list(FAMILIES))}"
-        )
+        raise InputError(f"{where}: field 'model_type' is {kind!r}, {_not_read(kind)}")
     config = ConfigFields(data, where, kind)
     _check_head(config)
     try:
         described = _FAMILIES[kind](config)
     except InputError as error:  # of attention or experts that cannot be, without the file's name
+        config.refuse_misspelt(_KNOWN)
         text = str(error)
         raise (error if where in text else InputError(f"{where}: {text}")) from None
     if described.get("gated"):
@@ -131,6 +152,7 @@ def transformer_from_config(
             )
     else:
         described["sequence"] = _sequence(config, sequence, described.get("positions", 0))
+    config.refuse_misspelt(_KNOWN)
     try:
         return Transformer(
             name=name, dense_bytes=dense_bytes, source=f"{kind} configuration", **described
@@ -139,9 +161,26 @@ def transformer_from_config(
         raise InputError(f"{where}: {error}") from None
 
 
+def _not_read(kind: object) -> str:
+    """Return why a family is not read, and what to do."""
+    name = str(kind)
+    if name in _UNREAD:
+        why = f"a family that is not known: {_UNREAD[name]} cannot be described"
+        remedy = "plan its operators by a model file, or a model that is like it, described"
+    else:
+        text = f"{name}_text"  # the language model of one that reads more
+        near = [text] if text in FAMILIES else get_close_matches(name, FAMILIES, n=1, cutoff=0.8)
+        why = "a family that is not known" + (f", the nearest being {near[0]!r}" if near else "")
+        remedy = "rename it if it is one of these, or describe the model"
+    return (
+        f"{why}; {suggestion('', list(FAMILIES))}; {remedy} in Python by "
+        "parallelism.transformers.architecture.Transformer"
+    )
+
+
 def _check_head(config: ConfigFields) -> None:
     """Refuse models with another head than the family's usual one."""
-    names = config.data.get("architectures")
+    names = config.value("architectures")
     if names is None:
         return
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -156,9 +195,8 @@ def _check_head(config: ConfigFields) -> None:
 
 def _sequence(config: ConfigFields, given: int | None, positions: int) -> int:
     """Return the sequence length, within learned positions."""
-    limit = config.count(
-        "max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", default=0
-    )
+    names = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
+    limit = next(filter(None, (config.count(name, default=0) for name in names)), 0)
     if given is None:
         return min(DEFAULT_SEQUENCE, limit or DEFAULT_SEQUENCE)
     if positions and limit and given > limit:

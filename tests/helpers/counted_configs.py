@@ -159,7 +159,7 @@ COUNTED_SPARSE: list[tuple[dict[str, Any], int, str]] = [
      "num_attention_heads": 4, "num_key_value_heads": 4, "intermediate_size": 40, "vocab_size":
      333, "q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 8, "v_head_dim": 4,
      "qk_nope_head_dim": 8, "index_n_heads": 2, "n_routed_experts": 4, "num_experts_per_tok": 1,
-     "moe_intermediate_size": 24, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
+     "moe_intermediate_size": 24, "n_group": 1, "topk_group": 1,
      "tie_word_embeddings": True, "mlp_layer_types": ["dense", "dense", "sparse", "sparse"]},
      108_392, "ffff"),
     ({"model_type": "glm_moe_dsa", "num_hidden_layers": 3, "hidden_size": 48,

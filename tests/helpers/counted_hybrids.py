@@ -22,7 +22,6 @@ COUNTED_HYBRIDS: list[tuple[dict[str, Any], int, str]] = [
             "linear_num_value_heads": 12,
             "linear_key_head_dim": 16,
             "linear_value_head_dim": 8,
-            "full_attention_interval": 3,
             "layer_types": [
                 "full_attention",
                 "full_attention",
@@ -53,7 +52,6 @@ COUNTED_HYBRIDS: list[tuple[dict[str, Any], int, str]] = [
             "linear_num_value_heads": 2,
             "linear_value_head_dim": 8,
             "linear_conv_kernel_dim": 4,
-            "full_attention_interval": 2,
             "linear_num_key_heads": 1,
             "layer_types": [
                 "full_attention",
@@ -134,7 +132,6 @@ COUNTED_HYBRIDS: list[tuple[dict[str, Any], int, str]] = [
             "attention_bias": False,
             "linear_num_key_heads": 2,
             "linear_num_value_heads": 4,
-            "full_attention_interval": 2,
             "layer_types": [
                 "full_attention",
                 "full_attention",
@@ -160,7 +157,6 @@ COUNTED_HYBRIDS: list[tuple[dict[str, Any], int, str]] = [
             "linear_key_head_dim": 8,
             "linear_value_head_dim": 8,
             "linear_conv_kernel_dim": 2,
-            "full_attention_interval": 3,
             "layer_types": [
                 "linear_attention",
                 "full_attention",

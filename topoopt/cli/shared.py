@@ -74,12 +74,12 @@ JOB: Options = {
         int | None, None, "Samples of an iteration (transformers).", rich_help_panel=_JOB
     ),
     "sequence": option(
-        int | None, None, "Tokens of a sample.", show_default="the model's own",
-        rich_help_panel=_LAYOUTS,
+        int | None, None, "Tokens of a sample (transformers).", show_default="the model's own",
+        rich_help_panel=_JOB,
     ),
     "mtp_layers": option(
         int | None, None, "Modules for multi-token prediction.", show_default="the model's own",
-        rich_help_panel=_LAYOUTS,
+        rich_help_panel=_JOB,
     ),
     "tensor": _considered(
         "Tensor-parallel degrees considered, such as 4,8.", "all within a server"
@@ -288,9 +288,16 @@ def make_job(
     gpus = USUAL_GPUS[kind] if given["gpus"] is None else given["gpus"]
     if not layouts:
         from parallelism.operator_family import OperatorFamily
+        from parallelism.transformers.load import is_transformer, load_transformer
+        from parallelism.transformers.operators import model_graph
 
-        graph = common.read_model(model)  # a name that is not known is no model by operators
         refused = dict(OperatorFamily.refused)
+        if is_transformer(model):
+            changes = changes_of(given)
+            graph = model_graph(load_transformer(model, **changes))
+            refused = {name: why for name, why in refused.items() if name not in changes}
+        else:
+            graph = common.read_model(model)  # a name that is not known is no model by operators
         if batch_is_grid:
             del refused["global_batch"]
         _refuse(context, refused)
@@ -307,8 +314,7 @@ def make_job(
             "(or --per-operator)"
         )
     sequence = given["sequence"]
-    changes = {name: given[name] for name in ("sequence", "mtp_layers") if given[name] is not None}
-    transformer = load_transformer(model, **changes)
+    transformer = load_transformer(model, **changes_of(given))
     choices = choices_of(given)
     if not {"interleaved", "breadth-first"} & set(choices.schedules):
         common.refuse_given(
@@ -324,6 +330,11 @@ def make_job(
         ),
         choices=choices,
     )
+
+
+def changes_of(given: Mapping[str, Any]) -> dict[str, int]:
+    """Return the fields of a transformer that options change."""
+    return {name: given[name] for name in ("sequence", "mtp_layers") if given[name] is not None}
 
 
 def make_cluster(given: Mapping[str, Any]) -> "Cluster":

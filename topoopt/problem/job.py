@@ -221,6 +221,13 @@ class Job:
                 "considered without pipelines only, as every stage would gather its weights for "
                 "each microbatch; add 1 to pipeline, or another stage to zero"
             )
+        # All modules are asked for by default, of models that lack some of them, too.
+        asked = choices.modules if choices.modules != Choices.modules else ()
+        if "up-projections" in asked and model.attention.latent is None:
+            raise InputError(
+                f"modules is {', '.join(asked)}, but {model.name} has no latent attention, whose "
+                "up-projections these are; leave up-projections out"
+            )
         if "modules" not in choices.recompute and choices.modules != Choices.modules:
             raise InputError(
                 f"modules is {', '.join(choices.modules)}, but recompute is "

@@ -85,7 +85,9 @@ def _operators(job: OperatorQuestion) -> tuple[str, _Options, list[str]]:
     """Return model, options and remarks of a job by operators."""
     remarks, name = [], job.model.name
     known = name in PRESETS or name in TRANSFORMERS
-    if known and model_record(get_model(name)) == job.model:
+    usual = known and model_record(get_model(name)) == job.model
+    sequence = None if usual else _sequence(job)
+    if usual or sequence is not None:
         model = name
     else:
         model = "model.yaml"
@@ -95,6 +97,7 @@ def _operators(job: OperatorQuestion) -> tuple[str, _Options, list[str]]:
         )
     options: _Options = [
         ("per-operator", is_transformer(model), False),
+        ("sequence", sequence, None),
         ("batch-per-gpu", job.batch_per_gpu, job.model.batch_per_gpu),
         ("optimizer", job.optimizer, "sgd"),
     ]
@@ -109,6 +112,16 @@ def _operators(job: OperatorQuestion) -> tuple[str, _Options, list[str]]:
             "the roofline's settings, in the plan file under job.compute, are set in Python"
         )
     return model, options, remarks
+
+
+def _sequence(job: OperatorQuestion) -> int | None:
+    """Return the tokens of a sample with which a transformer's graph is the job's, if any."""
+    name, tokens = job.model.name, job.model.operators[0].output_shape[0]
+    if name not in TRANSFORMERS or TRANSFORMERS[name].patch:
+        return None
+    if TRANSFORMERS[name].positions and tokens > TRANSFORMERS[name].positions:
+        return None
+    return tokens if model_record(get_model(name, sequence=tokens)) == job.model else None
 
 
 def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, _Options, list[str]]:

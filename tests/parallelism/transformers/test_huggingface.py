@@ -287,7 +287,7 @@ def test_the_sequence_keeps_to_positions() -> None:
     ("change", "words"),
     [
         ({"model_type": "mamba"}, "'model_type' is 'mamba'"),
-        ({"model_type": "lama"}, "did you mean 'llama'"),
+        ({"model_type": "lama"}, "the nearest being 'llama'"),
         ({"model_type": None}, "'model_type' is missing"),
         ({"hidden_size": None}, "'hidden_size' is missing"),
         ({"intermediate_size": "big"}, "'intermediate_size' is 'big'"),

@@ -38,8 +38,8 @@ def test_the_files_of_gemma_3_hold_what_the_preset_does() -> None:
 @pytest.mark.parametrize(
     ("name", "change", "words"),
     [
-        ("Granite-4.0-micro", {"layer_types": ["mamba2"] * 40}, "only full_attention and linear_"),
-        ("Granite-4.0-micro", {"layer_types": ["attention"] * 3}, "names 3 of 40 layers; give a"),
+        ("Granite-4.0-micro", {"layer_types": ["mamba2"] * 40}, "entry 0 (from 0) of field"),
+        ("Granite-4.0-micro", {"layer_types": ["attention"] * 3}, "names 3 of 40 layers (num_hid"),
         ("Granite-4.0-micro", {"num_local_experts": 8}, "per_token"),
         ("Hunyuan-A13B", {"moe_topk": [8, 1]}, "only layers that are alike"),
         ("Hunyuan-A13B", {"moe_topk": ["8"]}, "whole number of at least 1"),

@@ -86,12 +86,11 @@ def test_defaults_of_the_families() -> None:
 
 
 def test_steps_say_which_layers_share() -> None:
-    data = PUBLISHED["GLM-5"][0] | {"index_topk_freq": 4, "index_skip_topk_offset": 3}
-    indexer = parse(data).indexer
+    data = PUBLISHED["GLM-5"][0]
+    indexer = parse(data | {"index_topk_freq": 4, "index_skip_topk_offset": 3}).indexer
     assert indexer is not None
     assert indexer.shared[:7] == (3, 4, 5, 7, 8, 9, 11)
     assert len(indexer.shared) == 57
-    # A list overrides the step.
     letters = "FFS" * 26
     listed = [{"F": "full", "S": "shared"}[letter] for letter in letters]
     assert parse(data | {"index_topk_pattern": letters}) == parse(data | {"indexer_types": listed})
@@ -105,8 +104,12 @@ def test_steps_say_which_layers_share() -> None:
             {"indexer_types": ["full"] * 3},
             "'indexer_types' is ['full', 'full', 'full']; it names 3",
         ),
-        ({"index_topk_pattern": "FX" * 39}, "give full or shared for each layer"),
-        ({"indexer_types": "FS" * 39}, "give full or shared for each layer"),
+        (
+            {"index_topk_pattern": "FX" * 39},
+            "letter 1 (from 0) of field 'index_topk_pattern' is 'X'",
+        ),
+        ({"indexer_types": "FS" * 39}, "give a list of words"),
+        ({"indexer_types": ["full", "none"] * 39}, "entry 1 (from 0) of field 'indexer_types' is"),
         ({"layer_types": ["full_attention"] * 78}, "only indexed_attention is known"),
         ({"index_topk_freq": 4, "index_skip_topk_offset": 0}, "shared names layer 0"),
         ({"attention_bias": True}, "only latent attention without biases"),

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from codesign_base import InputError
 from parallelism.profile_file import load_profile
+from parallelism.transformers.load import load_transformer
+from parallelism.transformers.operators import model_graph
 from topoopt.cli.app import app
 
 CONFIG = {
@@ -50,6 +52,22 @@ def test_a_configuration_is_listed_and_planned(config: Path, tmp_path: Path) -> 
         == summary["parameters"]
     )
     assert run("verify", plan).exit_code == 0
+
+
+def test_a_graph_of_operators_has_the_sequence_that_is_asked_for(
+    config: Path, tmp_path: Path
+) -> None:
+    plan = tmp_path / "plan.json"
+    done = run("plan", config, "--servers", 2, "--degree", 2, "--bandwidth", "100Gbps",
+               "--sequence", 96, "--mtp-layers", 1, "--per-operator", "--steps", 2,
+               "--effort", "quick", "-q", "-o", plan)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    graph = model_graph(load_transformer(config, sequence=96, mtp_layers=1))
+    planned = json.loads(plan.read_text())["job"]["model"]
+    assert planned["batch_per_gpu"] == graph.batch_per_gpu
+    assert [op["output_shape"] for op in planned["operators"]] == [
+        list(op.output_shape) for op in graph.operators
+    ]
 
 
 def test_one_model_is_shown_in_the_columns_of_all() -> None:

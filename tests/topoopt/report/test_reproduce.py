@@ -20,7 +20,7 @@ from topoopt.problem.options import SearchOptions
 from topoopt.problem.units import (
     parse_bandwidth,
 )
-from topoopt.report import render_report
+from topoopt.report import render_report, reproduce
 from topoopt.report.reproduce import bandwidth_text, plan_command_line
 
 
@@ -38,6 +38,15 @@ def operator_question():
 def restarted_question():
     options = SearchOptions(steps=2, effort="quick", restarts=2, method="sequential")
     return to.Job(to.models.get_model("dlrm-16")), to.Cluster(3, 2, "100Gbps"), options, 1
+
+
+def test_the_sequence_of_a_graph_of_operators_is_said() -> None:
+    for sequence in (256, 1024):
+        job = to.Job(to.models.get_model("gpt2", sequence=sequence))
+        model, options, remarks = reproduce._operators(job.family(2).question())
+        said = {name: value for name, value, usual in options if value != usual}
+        assert (model, remarks) == ("gpt2", [])
+        assert said == {"per-operator": True} | ({"sequence": 256} if sequence == 256 else {})
 
 
 def layout_question():
