@@ -64,6 +64,7 @@ class Choices:
     recompute: tuple[Recompute, ...] = ("none", "full")
     schedules: tuple[PipelineScheduleName, ...] = (
         "1f1b",
+        "eager-1f1b",
         "interleaved",
         "breadth-first",
         "zero-bubble",

@@ -11,7 +11,7 @@ from codesign_base.arguments import check_kind, told
 from codesign_base.hashed_once import hashed_once
 
 PipelineScheduleName = Literal[
-    "gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"
+    "gpipe", "1f1b", "eager-1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"
 ]  # fmt: skip
 LOOPED: tuple[PipelineScheduleName, ...] = ("interleaved", "breadth-first")
 """Schedules in which the parts of the model go round the stages, several of each."""
@@ -79,7 +79,8 @@ class Layout:
         ReduceScatter and AllGather (Korthikanti et al., 2022).
     microbatch : int
         Samples of a microbatch on one data-parallel rank.
-    schedule : {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"}
+    schedule : PipelineScheduleName
+        See `parallelism.transformers.schedules.build_schedule`.
     virtual_stages : int
         Model chunks a GPU: any number of an interleaved or breadth-first schedule, 2 of
         ``zero-bubble-v``, 1 of the others.

@@ -25,6 +25,8 @@ class PassOrder:
         The pass that the ranks of the stage do before; -1: none.
     sender : int64 array
         The pass whose outputs it reads; -1: none.
+    earlier : int64 array
+        The pass of the same kind on its stage whose outputs went to the same stage last; -1: none.
     uses : bool array
         Whether it gathers the weights that it uses.
     scatters : bool array
@@ -34,8 +36,8 @@ class PassOrder:
     alike : bool array
         Whether it shares no weights: such passes of a part differ in what they wait for only.
     template : int64 array
-        The first pass that it is a repetition of: of the same kind and part, after passes of
-        the same kinds and parts. Itself, if it is the first, or not ``alike``.
+        The first pass that it is a repetition of: of the same kind and part, after passes (these
+        three) of the same kinds and parts. Itself, if it is the first, or not ``alike``.
     """
 
     kind: IntArray
@@ -44,6 +46,7 @@ class PassOrder:
     microbatch: IntArray
     before: IntArray
     sender: IntArray
+    earlier: IntArray
     uses: BoolArray
     scatters: BoolArray
     last: BoolArray
@@ -80,6 +83,7 @@ def pass_order(schedule: PipelineSchedule, zero: int) -> PassOrder:
     # Activations come from the part before, their gradients from the one after.
     step = np.array([-1, 1, 0])[kind]
     sender = np.where(step != 0, made[kind, part + 1 + step, microbatch], -1)
+    earlier = _earlier(schedule.parts, stage, part, step)
     completes = PassKind.WEIGHT if schedule.split_backward else PassKind.BACKWARD
     first, last = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     for found, which, end in ((first, PassKind.FORWARD, np.minimum), (last, completes, np.maximum)):
@@ -92,13 +96,35 @@ def pass_order(schedule: PipelineSchedule, zero: int) -> PassOrder:
     alike = ~(uses | scatters | (zero == 3))
     # Passes of one sort leave the same outputs, wherever they begin.
     sort = np.append(np.where(alike, kind * parts + part, 3 * parts + np.arange(count)), -1)
-    keys = np.stack((kind, part, sort[before], sort[sender], before == sender))[:, alike]
+    waits = (sort[before], sort[sender], sort[earlier], before == sender, before == earlier)
+    keys = np.stack((kind, part, *waits))[:, alike]
     _, firsts, key = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     template = np.arange(count)
     template[alike] = np.flatnonzero(alike)[firsts][key.ravel()]
     return PassOrder(
-        kind, stage, part, microbatch, before, sender, uses, scatters, last, alike, template
-    )
+        kind, stage, part, microbatch, before, sender, earlier, uses, scatters, last, alike,
+        template,
+    )  # fmt: skip
+
+
+def _earlier(parts: IntArray, stage: IntArray, part: IntArray, step: IntArray) -> IntArray:
+    """Return the pass of each stage before each that sent to where it sends; -1: none.
+
+    Passes are in an order in which those of a stage run; ``step`` is that from the part whose
+    outputs each reads to its own, 0 if it reads none.
+    """
+    home = np.empty(parts.size, dtype=np.int64)
+    home[parts] = np.arange(parts.shape[0])[:, None]
+    reader = part - step
+    sends = (step != 0) & (reader >= 0) & (reader < parts.size)
+    own = np.flatnonzero(sends)
+    # Of one sort: the same kind from one stage to another.
+    sort = ((step[own] + 1) * parts.shape[0] + stage[own]) * parts.shape[0] + home[reader[own]]
+    order = np.argsort(sort, kind="stable")
+    same = np.flatnonzero(sort[order[1:]] == sort[order[:-1]])
+    found = np.full(stage.size, -1, dtype=np.int64)
+    found[own[order[same + 1]]] = own[order[same]]
+    return found
 
 
 __all__ = ["PassOrder", "pass_order"]

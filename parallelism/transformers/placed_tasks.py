@@ -50,12 +50,13 @@ def iteration_tasks(
         One device a rank. A rank runs its passes in the schedule's order, each when its input
         has arrived. Tensor groups over several servers and expert exchange hold the rank up
         after the pass, and so does what context groups exchange for linear attention; keys and
-        values go round the context group while it computes. Gradients
-        are reduced (ZeRO 0) or scattered (1 to 3) over the data and context ranks of a stage,
-        those of experts over the ranks that have the same ones; each rank then updates its
-        share. Weights are gathered piece by piece, in the order of use: at the beginning (1, 2),
-        which in the steady state is the end of the iteration before, or for every forward and
-        backward pass, each piece while the one before it is at work (3).
+        values go round the context group while it computes. Messages from one rank to another of
+        the pipeline go one after another, as calls of one NCCL communicator do. Gradients are
+        reduced (ZeRO 0) or scattered (1 to 3) over the data and context ranks of a stage, those of
+        experts over the ranks that have the same ones; each rank then updates its share. Weights
+        are gathered piece by piece, in the order of use: at the beginning (1, 2), which in the
+        steady state is the end of the iteration before, or for every forward and backward pass,
+        each piece while the one before it is at work (3).
     """
     own = whole_shape(placement) if shape is None else shape
     return _Builder(placement, schedule, loads, buckets, own).build()[0]
@@ -162,7 +163,9 @@ class _Builder:
         edges = np.flatnonzero(np.diff(order.template[again], prepend=-1))
         begin = np.append(self.begin, 0)  # where there is no pass
         for numbers in np.split(again, edges[1:]) if again.size else []:
-            columns = (numbers, order.before[numbers], order.sender[numbers])
+            columns = (
+                numbers, order.before[numbers], order.sender[numbers], order.earlier[numbers]
+            )  # fmt: skip
             begins = np.stack([begin[each] for each in columns], axis=1)
             made = self.made[int(order.template[numbers[0]])]
             self.tasks.repeat(made.tasks, begins, order.microbatch[numbers])
@@ -186,20 +189,29 @@ class _Builder:
     def _pass(self, number: int) -> None:
         """Add one pass of all ranks of a stage, task by task."""
         order = self.order
-        before, sender = int(order.before[number]), int(order.sender[number])
+        before, sender, earlier = (
+            int(each[number]) for each in (order.before, order.sender, order.earlier)
+        )
         kind, part = PassKind(int(order.kind[number])), int(order.part[number])
         mark = self.tasks.mark()
         label = (part, _PHASE[kind], int(order.microbatch[number]))
         waits = self._outputs(before, sent=False) + self._outputs(sender, sent=True)
-        ends, sent = self._new(
-            kind, int(order.stage[number]), label, waits, bool(order.uses[number]),
-            bool(order.scatters[number]), bool(order.last[number]),
+        stage = int(order.stage[number])
+        gate = self._new(
+            kind, stage, label, waits, bool(order.uses[number]), bool(order.scatters[number]),
+            bool(order.last[number]),
         )  # fmt: skip
+        sent = None
+        if kind in _SENDS and 0 <= part + _SENDS[kind][0] < self.parts:
+            sent = self._send(kind, stage, label, gate, self._outputs(earlier, sent=True))
         begin = mark.tasks
-        origins = self._span(before), (0, 0) if before == sender else self._span(sender)
+        origins = (
+            self._span(before),
+            *((0, 0) if other == before else self._span(other) for other in (sender, earlier)),
+        )
         self.made[number] = _Made(
             self.tasks.tasks - begin,
-            _counted(ends, begin),
+            _counted(gate, begin),
             None if sent is None else _counted(sent, begin),
             self.tasks.since(mark, origins),
         )
@@ -213,8 +225,8 @@ class _Builder:
         uses: bool,
         scatters: bool,
         last: bool,
-    ) -> tuple[list[IntArray], list[IntArray] | None]:
-        """Add a pass task by task; return what the next pass waits for, and that of its reader."""
+    ) -> list[IntArray]:
+        """Add a pass task by task but for its outputs; return what the next pass waits for."""
         part, _, microbatch = label
         zero = self.layout.zero
         beside = self._exchange_context(kind, stage, waits, label)
@@ -231,15 +243,21 @@ class _Builder:
                 waits = [ends, *self._reduce(stage, part, ends, pieces, microbatch)]
         gate = self._reduce_tensor(kind, stage, waits + beside, label)
         gate = gate + self._exchange_heads(kind, stage, gate, label)
-        gate = gate + self._exchange_experts(kind, stage, gate, label, 1.0 - self.loads.beside)
-        if kind not in _SENDS or not 0 <= part + _SENDS[kind][0] < self.parts:
-            return gate, None
-        return gate, self._send(kind, stage, part, microbatch, gate)
+        return gate + self._exchange_experts(kind, stage, gate, label, 1.0 - self.loads.beside)
 
     def _send(
-        self, kind: PassKind, stage: int, part: int, microbatch: int, gate: list[IntArray]
+        self,
+        kind: PassKind,
+        stage: int,
+        label: Label,
+        gate: list[IntArray],
+        earlier: list[IntArray],
     ) -> list[IntArray]:
-        """Send outputs to the ranks of the next part, or gradients to those of the one before."""
+        """Send outputs to the ranks of the next part, or gradients to those of the one before.
+
+        Each message goes when the ``earlier`` one between the same ranks has arrived.
+        """
+        part, _, microbatch = label
         ahead, phase = _SENDS[kind]
         steps = self.layout.part_steps
         step = steps[part] if ahead > 0 else -steps[part - 1]
@@ -252,7 +270,7 @@ class _Builder:
         found = [np.where(here, task, NOBODY) for task in gate] if here.any() else []
         if away.size:
             size = self.loads.boundary_bytes / shares
-            before = [task[away] for task in gate]
+            before = [task[away] for task in gate + earlier]
             label = (part, phase, microbatch)
             for share in range(shares):
                 sent = np.full(source.size, NOBODY, dtype=np.int64)

@@ -41,7 +41,7 @@ class PipelineSchedule:
 
     Parameters
     ----------
-    name : {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"}
+    name : PipelineScheduleName
     stages, chunks, microbatches : int
         Ranks of the pipeline, parts of the model a rank, microbatches of an iteration.
     split_backward : bool
@@ -78,17 +78,20 @@ def build_schedule(
 
     Parameters
     ----------
-    name : {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"}
+    name : PipelineScheduleName
         GPipe (Huang et al., 2019): all forward, then all backward passes in reverse. 1F1B
         (Narayanan et al., 2019; PipeDream-Flush): stage ``s`` runs ``stages - 1 - s`` forward
-        passes, then alternates. Interleaved 1F1B (Narayanan et al., 2021, section 2.2): groups
-        of as many microbatches as stages go through chunk after chunk. Breadth-first
-        (Lamy-Poirier, Breadth-First Pipeline Parallelism, 2023, section 4): all microbatches go
-        through a chunk before the next, so that gradients of a chunk are summed beside the
-        passes of all others, and messages between stages have as long as the other microbatches
-        take; at the price of the activations of all. Other than there the last chunk's forward
-        and backward passes alternate, as in Megatron-Core with a microbatch group of the whole
-        iteration.
+        passes, then alternates. Eager-1f1b (Zhuang et al., On Optimizing the Communication of
+        Model Parallelism, 2023; Alpa's overlap-friendly 1F1B): twice as many before it
+        alternates, so that a message between stages may take half as long as a microbatch's
+        passes and hold up nobody; at the price of nearly twice the activations. Interleaved 1F1B
+        (Narayanan et al., 2021, section 2.2): groups of as many microbatches as stages go through
+        chunk after chunk. Breadth-first (Lamy-Poirier, Breadth-First Pipeline Parallelism, 2023,
+        section 4): all microbatches go through a chunk before the next, so that gradients of a
+        chunk are summed beside the passes of all others, and messages between stages have as long
+        as the other microbatches take; at the price of the activations of all. Other than there
+        the last chunk's forward and backward passes alternate, as in Megatron-Core with a
+        microbatch group of the whole iteration.
         Zero-bubble: ZB-H1 (Qi et al., 2023, section 2.2): 1F1B with weight passes put off, by
         one more microbatch a stage, so that no rank holds more than the first of 1F1B.
         Zero-bubble-v: ZB-V (the same, section 6), in which the model goes to the last stage and
@@ -130,6 +133,7 @@ def build_schedule(
     makers: dict[PipelineScheduleName, Callable[[int], IntArray]] = {
         "gpipe": lambda _: _gpipe(microbatches),
         "1f1b": lambda stage: _one_forward_one_backward(stage, stages, microbatches),
+        "eager-1f1b": lambda stage: _one_forward_one_backward(stage, stages, microbatches, 2),
         "interleaved": lambda stage: _interleaved(stage, stages, microbatches, chunks, stages),
         "breadth-first": lambda stage: _interleaved(
             stage, stages, microbatches, chunks, microbatches
@@ -190,10 +194,13 @@ def _gpipe(microbatches: int) -> IntArray:
     return np.concatenate([forward, _passes(PassKind.BACKWARD, 0, each[::-1])])
 
 
-def _one_forward_one_backward(stage: int, stages: int, microbatches: int) -> IntArray:
+def _one_forward_one_backward(
+    stage: int, stages: int, microbatches: int, ahead: int = 1
+) -> IntArray:
+    """So many forward passes ahead of the next stage."""
     each = np.arange(microbatches)
     return _alternate(
-        min(stages - 1 - stage, microbatches),
+        min(ahead * (stages - 1 - stage), microbatches),
         _passes(PassKind.FORWARD, 0, each),
         _passes(PassKind.BACKWARD, 0, each),
     )

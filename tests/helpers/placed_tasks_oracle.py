@@ -128,6 +128,7 @@ class _Builder:
         self.ended: dict[int, list[int]] = {rank: [] for rank in every}
         self.reduced: dict[int, list[int]] = {rank: [] for rank in every}
         self.arrived: dict[tuple[int, int, int, int], list[int]] = {}
+        self.queued: dict[tuple[int, int, int], list[int]] = {}
         self.buckets = buckets
         split = schedule.split_backward
         self.completes = PassKind.WEIGHT if split else PassKind.BACKWARD
@@ -254,10 +255,12 @@ class _Builder:
             if source != target:
                 size = self.loads.boundary_bytes / len(source)
                 label = (part, phase, microbatch)
+                waits = gates[rank] + self.queued.get((kind, rank, reader), [])
                 sent = [
-                    self.tasks.add(TaskKind.TRANSFER, a, b, size, gates[rank], label)
+                    self.tasks.add(TaskKind.TRANSFER, a, b, size, waits, label)
                     for a, b in zip(source, target, strict=True)
                 ]
+                self.queued[kind, rank, reader] = sent
             self.arrived[kind, part + step, microbatch, reader] = sent
 
     def _columns(self, ranks: Iterable[int]) -> list[Group]:

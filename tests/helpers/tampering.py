@@ -14,7 +14,7 @@ VOCABULARIES = (
     ("directed", "bidirectional"),
     ("ecmp", "k-shortest", "mcf", "balanced", "single"),
     ("none", "selective", "full"),
-    ("1f1b", "gpipe", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"),
+    ("1f1b", "eager-1f1b", "gpipe", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"),
     ("layernorm", "rmsnorm"),
     ("barrier", "next-forward"),
     ("ready", "critical-path"),

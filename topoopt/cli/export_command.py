@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 FORMATS = (
     "fbuf", "graphml", "node-link", "chakra", "astra-sim", "msccl", "megatron", "torchtitan",
-    "nccl", "netbox",
+    "pipeline", "nccl", "netbox",
 )  # fmt: skip
 _SINGLE, _TRACES = FORMATS[:3], FORMATS[3:5]
 _DIRECTORIES = ("chakra", "astra-sim", "msccl", "nccl")
@@ -35,8 +35,8 @@ def export_command(
             "--format",
             help="fbuf: task graph with network, routes and rings, for TopoOpt's packet "
             "simulator. graphml, node-link: the network only. chakra, astra-sim: execution traces "
-            "and simulator files. msccl, megatron, torchtitan, nccl, netbox: single outputs of "
-            "`topoopt deploy`.",
+            "and simulator files. msccl, megatron, torchtitan, pipeline, nccl, netbox: single "
+            "outputs of `topoopt deploy`.",
         ),
     ],
     output: Annotated[

@@ -1,10 +1,12 @@
 """What the job needs: ranks on hosts, NCCL's and launch settings, collectives as MSCCL files."""
 
+from parallelism.transformers.schedules import schedule_of
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import ports_of
-from topoopt.deploy.launch import megatron, question_of, torchtitan
+from topoopt.deploy.launch import PIPELINE_FILE, megatron, question_of, torchtitan
 from topoopt.deploy.msccl_files import msccl_files
 from topoopt.deploy.nccl_tuner import nccl_tuner
+from topoopt.deploy.pipeline_order import pipeline_csv
 from topoopt.deploy.tables import write_table
 from topoopt.plan.ranks import Rank, fills_servers_in_order, ranks_of
 
@@ -46,6 +48,9 @@ def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
         lines, left_out = torchtitan(plan, *asked)
         files["torchtitan.toml"] = "".join(f"{line}\n" for line in lines)
         notes += left_out
+        layout = asked[1]
+        if layout.pipeline > 1:
+            files[PIPELINE_FILE] = pipeline_csv(schedule_of(layout, plan.global_batch))
         files["torchrun.sh"] = _torchrun(made)
         if not fills_servers_in_order(plan, ranks):
             notes.append(

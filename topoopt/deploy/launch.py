@@ -8,7 +8,7 @@ import json
 from dataclasses import replace
 
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.layout import FOLDED, SPLIT, Layout
+from parallelism.transformers.layout import FOLDED, LOOPED, Layout
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from parallelism.transformers.stages import parts_of
 from topoopt.deploy.megatron_hybrid import (
@@ -25,11 +25,14 @@ MODULES = {
     "shared-experts": "shared_experts", "experts": "moe", "feed-forward": "mlp",
 }  # fmt: skip
 """Megatron-LM's names of modules that are computed again."""
+PIPELINE_FILE = "pipeline.csv"
+"""Name of the file with the order of a pipeline's passes."""
 TORCH_SCHEDULES = {
     "gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B",
-    "breadth-first": "LoopedBFS", "zero-bubble-v": "ZBVZeroBubble",
+    "zero-bubble-v": "ZBVZeroBubble",
 }  # fmt: skip
-"""PyTorch's names of pipeline schedules (torch.distributed.pipelining)."""
+"""PyTorch's names of pipeline schedules (torch.distributed.pipelining); it reads others from a
+file."""
 
 Said = tuple[list[str], list[str]]
 """Lines of a file, and notes."""
@@ -67,7 +70,7 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     if model.experts is not None:
         lines.append(f"--expert-model-parallel-size {layout.expert}")
         lines.append(f"--expert-tensor-parallel-size {_expert_tensor(layout)}")
-    if layout.schedule in ("gpipe", *SPLIT) and layout.pipeline > 1:
+    if layout.schedule not in ("1f1b", *LOOPED) and layout.pipeline > 1:
         notes.append(
             f"Megatron-LM has no schedule {layout.schedule!r} and runs 1F1B instead; "
             "--pipeline-schedule 1f1b,interleaved,breadth-first plans for what it has"
@@ -226,10 +229,13 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     if pipelined:
         name = TORCH_SCHEDULES.get(layout.schedule)
         if name is None:
-            name = "1F1B"
+            # That says how parts go round the ranks, and the file in which order they run.
+            name = "Interleaved1F1B" if layout.schedule in LOOPED else "1F1B"
+            lines.append(f'pipeline_parallel_schedule_csv = "{PIPELINE_FILE}"')
             notes.append(
-                "torchtitan's zero-bubble schedules need two stages a rank, the plan's has one: "
-                "1F1B runs instead; --pipeline-schedule zero-bubble-v plans for what it has"
+                f"torchtitan reads the order of passes from {PIPELINE_FILE} in the directory in "
+                "which it starts, since PyTorch has no schedule "
+                f"{layout.schedule!r}"
             )
         lines.append(f'pipeline_parallel_schedule = "{name}"')
         lines.append(f"pipeline_parallel_microbatch_size = {layout.microbatch}")

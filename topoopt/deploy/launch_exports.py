@@ -11,6 +11,7 @@ EXPORTS = {
     "nccl": ("nccl/", "NCCL"),
     "megatron": ("megatron.args", "Megatron-LM"),
     "torchtitan": ("torchtitan.toml", "torchtitan"),
+    "pipeline": ("pipeline.csv", "PyTorch"),
     "netbox": ("netbox-cables.csv", "NetBox"),
 }
 """Of each name, its file or directory in a deployment, and how notes on it begin."""
@@ -48,11 +49,10 @@ def exported(made: Deployment, kind: str) -> tuple[dict[str, str], list[str]]:
     }
     said = [note for note in notes if note.startswith(title)]
     if not found:
-        layouts = kind in ("megatron", "torchtitan")
-        why = (
-            "these are made for plans by layouts"
-            if layouts
-            else "nothing in it reduces or exchanges over several servers"
-        )
+        why = {
+            "megatron": "these are made for plans by layouts",
+            "torchtitan": "these are made for plans by layouts",
+            "pipeline": "these are made for layouts of several stages",
+        }.get(kind, "nothing in it reduces or exchanges over several servers")
         raise InputError(f"the plan has no files for {title} ({why}); export another format")
     return found, said

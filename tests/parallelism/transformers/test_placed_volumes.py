@@ -43,7 +43,10 @@ BATCH = 16
 SERVER = Server(get_accelerator("h100"), GPUS, 150e9)
 ALL = Choices(
     zero=(0, 1, 2, 3), recompute=("none", "full"), across_servers=True, context=(1, 2, 4),
-    schedules=("gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"),
+    schedules=(
+        "gpipe", "1f1b", "eager-1f1b", "interleaved", "breadth-first", "zero-bubble",
+        "zero-bubble-v",
+    ),
 )  # fmt: skip
 MODELS = {
     "tied": gpt(8, 256, 8, 1000),

@@ -23,8 +23,8 @@ from parallelism.transformers.timeline import PassTimes, timeline
 
 SHAPES = [(1, 3), (2, 2), (2, 6), (3, 6), (4, 4), (4, 12), (8, 16)]
 NAMES = [
-    ("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 3), ("breadth-first", 2),
-    ("breadth-first", 3), ("zero-bubble", 1), ("zero-bubble-v", 2),
+    ("gpipe", 1), ("1f1b", 1), ("eager-1f1b", 1), ("interleaved", 2), ("interleaved", 3),
+    ("breadth-first", 2), ("breadth-first", 3), ("zero-bubble", 1), ("zero-bubble-v", 2),
 ]  # fmt: skip
 
 
@@ -157,6 +157,8 @@ def test_activations_in_flight_are_the_closed_forms(stages, batches) -> None:
     held = in_flight(build_schedule("1f1b", stages, batches))
     np.testing.assert_array_equal(held, np.minimum(stages - stage, batches))
     assert (in_flight(build_schedule("zero-bubble", stages, batches)) <= held[0]).all()
+    held = in_flight(build_schedule("eager-1f1b", stages, batches))
+    np.testing.assert_array_equal(held, np.minimum(2 * (stages - stage) - 1, batches))
 
 
 @pytest.mark.parametrize(("stages", "chunks"), [(2, 2), (4, 2), (4, 3), (8, 4)])
@@ -189,6 +191,27 @@ def test_a_delay_between_stages_stalls_one_forward_one_backward() -> None:
     still = timeline(schedule, PassTimes.uniform(2, 1.0, 2.0)).makespan
     moving = timeline(schedule, PassTimes.uniform(2, 1.0, 2.0, send=0.1)).makespan
     assert moving - still == pytest.approx(0.1 * 2 * 25)
+
+
+@given(
+    st.integers(1, 6), st.integers(1, 24), st.floats(0.1, 2.0), st.floats(0.1, 2.0),
+    st.floats(0.0, 3.0),
+)  # fmt: skip
+def test_passes_ahead_hide_messages_that_take_half_of_a_microbatch(
+    stages, batches, forward, backward, send
+) -> None:
+    """Then only the first message over each hop, there and back, is waited for."""
+    times = PassTimes.uniform(stages, forward, backward, send=send)
+    took = timeline(build_schedule("eager-1f1b", stages, batches), times).makespan
+    each = forward + backward
+    least = batches * each + (stages - 1) * (each + 2 * send)
+    assert took >= least * (1 - 1e-12)
+    if send <= each / 2:
+        assert took == pytest.approx(least)
+    plain = timeline(build_schedule("1f1b", stages, batches), times).makespan
+    assert took <= plain * (1 + 1e-12)
+    if stages > 1 and batches > stages and send > 0.01:
+        assert took < plain
 
 
 @pytest.mark.parametrize(

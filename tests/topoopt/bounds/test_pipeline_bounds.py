@@ -121,7 +121,10 @@ MIXTURE = Transformer(
 ALL = Choices(
     tensor=(1, 2), context=(1,), microbatch=(1,), pipeline=(2, 4), recompute=("none",),
     zero=(0, 1), virtual_stages=(2,),
-    schedules=("gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"),
+    schedules=(
+        "gpipe", "1f1b", "eager-1f1b", "interleaved", "breadth-first", "zero-bubble",
+        "zero-bubble-v",
+    ),
 )  # fmt: skip
 # Ports slow enough that messages, not passes, decide.
 CLUSTERS = [to.Cluster(4, 3, "100Gbps"), to.Cluster(4, 3, "1Gbps")]

@@ -380,20 +380,38 @@ def test_modules_for_multi_token_prediction_are_on_the_last_stage():
     assert any("no multi-token prediction" in note and "2 of its" in note for note in said)
 
 
-def test_breadth_first_schedules_have_names_in_both():
+def test_breadth_first_schedules_are_one_group_of_microbatches_in_megatron():
     plan = with_layout(pipelined_plan(), schedule="breadth-first", virtual_stages=4)
     layout = plan.parallelization.layout
     found = options(megatron(plan, *question_of(plan))[0])
     together = plan.global_batch // layout.data // layout.microbatch
     assert found["--microbatch-group-size-per-virtual-pipeline-stage"] == str(together)
-    split = tomllib.loads("\n".join(torchtitan(plan, *question_of(plan))[0]))["parallelism"]
-    assert split["pipeline_parallel_schedule"] == "LoopedBFS"
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "zero-bubble"])
+@pytest.mark.parametrize("schedule", ["gpipe", "eager-1f1b", "zero-bubble"])
 def test_schedules_that_megatron_lacks_are_said(schedule):
     plan = with_layout(pipelined_plan(), schedule=schedule, virtual_stages=1)
     assert any(schedule in note for note in megatron(plan, *question_of(plan))[1])
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "name"),
+    [
+        ("eager-1f1b", 1, "1F1B"),
+        ("zero-bubble", 1, "1F1B"),
+        ("breadth-first", 4, "Interleaved1F1B"),
+        ("interleaved", 2, "Interleaved1F1B"),
+        ("1f1b", 1, "1F1B"),
+    ],
+)
+def test_torchtitan_reads_orders_that_pytorch_has_no_name_for(schedule, chunks, name):
+    plan = with_layout(pipelined_plan(), schedule=schedule, virtual_stages=chunks)
+    lines, notes = torchtitan(plan, *question_of(plan))
+    split = tomllib.loads("\n".join(lines))["parallelism"]
+    assert split["pipeline_parallel_schedule"] == name  # how parts go round the ranks
+    read = split.get("pipeline_parallel_schedule_csv")
+    assert read == (None if schedule in ("interleaved", "1f1b") else "pipeline.csv")
+    assert any("pipeline.csv" in note for note in notes) == (read is not None)
 
 
 def test_folded_pipelines_are_torchtitan_s():

@@ -34,7 +34,10 @@ RATES = rates_of("h100")
 CARRIED = 1 / 0.8
 ALL = Choices(
     zero=(0, 1, 2, 3), recompute=("none", "full"),
-    schedules=("gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"),
+    schedules=(
+        "gpipe", "1f1b", "eager-1f1b", "interleaved", "breadth-first", "zero-bubble",
+        "zero-bubble-v",
+    ),
     across_servers=True, context=(1, 2),
 )  # fmt: skip
 

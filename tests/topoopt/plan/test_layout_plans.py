@@ -365,8 +365,9 @@ def test_no_pipeline_schedule_is_left_out_for_the_estimates_of_another() -> None
     job = to.Job(get_transformer("mixtral-8x7b"), global_batch=128, server=nvlink_server("h100", 8))
     cluster = to.Cluster(16, 4, "25Gbps")
     choices = replace(
-        job.family(16).choices, pipeline=(16,), microbatch=(1,), recompute=("none",), expert=(8,)
-    )
+        job.family(16).choices, pipeline=(16,), microbatch=(1,), recompute=("none",), expert=(8,),
+        schedules=("1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"),
+    )  # fmt: skip
     candidates = survey(replace(job.family(16), choices=choices), cluster).candidates
     best = candidates[0].estimate_s
     rivals = {c.layout.schedule for c in candidates if c.estimate_s <= 1.5 * best}
