@@ -1,131 +1,25 @@
 """All layouts of a transformer on some GPUs that are legal, in an order that means nothing."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from itertools import product
 from math import gcd
-from reprlib import repr as brief
 from typing import get_args
 
 from codesign_base import InfeasibleError, InputError
-from codesign_base.arguments import check_flags
 from codesign_base.whole_numbers import divisors
 from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.layout import (
     FOLDED,
     LOOPED,
-    MOST_DEGREE,
-    MOST_STAGE_PARTS,
-    USUAL_MODULES,
     Layout,
     Module,
     PipelineScheduleName,
-    Recompute,
     part_stages,
 )
 from parallelism.transformers.shares import check_layout, shares_out
 from parallelism.transformers.stage_maps import Ends, usual_maps
-
-
-@dataclass(frozen=True)
-class Choices:
-    """Which layouts are considered.
-
-    Parameters
-    ----------
-    tensor, context, pipeline, expert, microbatch, virtual_stages, zero : tuple of int, optional
-        The only values considered; by default all that are legal and usual (see
-        `enumerate_layouts`).
-    expert_tensor : tuple of int, optional
-        Tensor ranks that split an expert; by default 1 and the tensor degree.
-    stage_layers : tuple of int, optional
-        Layers of each part along the model: only layouts of so many parts are considered.
-    recompute : tuple of {"none", "selective", "full", "modules"}
-    modules : tuple of Module
-        What recomputation by modules does again (`Layout`); by default all but whole parts.
-    schedules : tuple of PipelineScheduleName
-    across_servers : bool
-        Tensor parallelism may span servers.
-
-    Examples
-    --------
-    >>> from parallelism.transformers.enumeration import Choices
-    >>> Choices(tensor=(1, 8), recompute=("none",)).tensor
-    (1, 8)
-    """
-
-    tensor: tuple[int, ...] = ()
-    context: tuple[int, ...] = ()
-    pipeline: tuple[int, ...] = ()
-    expert: tuple[int, ...] = ()
-    microbatch: tuple[int, ...] = ()
-    virtual_stages: tuple[int, ...] = ()
-    zero: tuple[int, ...] = (1, 3)
-    recompute: tuple[Recompute, ...] = ("none", "full")
-    schedules: tuple[PipelineScheduleName, ...] = (
-        "1f1b",
-        "eager-1f1b",
-        "interleaved",
-        "breadth-first",
-        "zero-bubble",
-        "zero-bubble-v",
-    )
-    across_servers: bool = False
-    expert_tensor: tuple[int, ...] = ()
-    stage_layers: tuple[int, ...] = ()
-    modules: tuple[Module, ...] = USUAL_MODULES
-
-    def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if isinstance(value, list):
-                value = tuple(value)
-                object.__setattr__(self, each.name, value)
-            if each.name != "across_servers":
-                self._check_tuple(each.name, value)
-        check_flags("layouts", self)
-        for name in (
-            "tensor", "context", "pipeline", "expert", "microbatch", "virtual_stages",
-            "expert_tensor",
-        ):  # fmt: skip
-            if any(not 1 <= value <= MOST_DEGREE for value in getattr(self, name)):
-                raise InputError(
-                    f"layouts: {name} is {brief(getattr(self, name))}; give 1 to {MOST_DEGREE}"
-                )
-        for name, known in (
-            ("zero", (0, 1, 2, 3)),
-            ("recompute", get_args(Recompute)),
-            ("schedules", get_args(PipelineScheduleName)),
-            ("modules", get_args(Module)),
-        ):
-            value = getattr(self, name)
-            if not value or not set(value) <= set(known):
-                raise InputError(
-                    f"layouts: {name} is {brief(value)}; give some of {', '.join(map(str, known))}"
-                )
-        parts = self.stage_layers
-        if len(parts) > MOST_STAGE_PARTS or any(
-            not 0 <= layers <= MOST_STAGE_PARTS for layers in parts
-        ):
-            raise InputError(
-                f"layouts: stage_layers is of {len(parts)} parts; give at most "
-                f"{MOST_STAGE_PARTS}, of 0 to {MOST_STAGE_PARTS} layers"
-            )
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name == "stage_layers":
-                continue
-            if isinstance(value, tuple) and len(set(value)) < len(value):
-                raise InputError(f"layouts: {each.name} is {brief(value)}; give each value once")
-
-    def _check_tuple(self, name: str, value: object) -> None:
-        words = {"recompute": "none", "schedules": "1f1b", "modules": "norms"}
-        kind, example = (str, (words[name],)) if name in words else (int, (1, 2))
-        if not isinstance(value, tuple) or any(
-            not isinstance(one, kind) or isinstance(one, bool) for one in value
-        ):
-            raise InputError(f"layouts: {name} is {brief(value)}; give a tuple, such as {example}")
-
 
 _MOST_MICROBATCH = 8
 _LEAST_TOKENS = 1024
@@ -210,10 +104,7 @@ def enumerate_layouts(
         _layouts(model, gpus, gpus_per_server, global_batch, sequence, wanted, weigh, refused)
     )
     if not found:
-        asked = ", ".join(
-            f"{each.name} {', '.join(map(str, value))}" for each in fields(wanted)
-            if isinstance(value := getattr(wanted, each.name), tuple) and value != each.default
-        )  # fmt: skip
+        asked = ", ".join(wanted.asked)
         limits, remedy = "", "choose a batch or sequence that more degrees divide, or other GPUs"
         if asked:
             limits, remedy = f" with {asked}", f"leave out some of that, {remedy}"
@@ -410,4 +301,4 @@ def _usual_parts(layers: int, parts: int, virtual: int) -> bool:
     return virtual <= _MOST_LARGE or parts == layers
 
 
-__all__ = ["Choices", "enumerate_layouts"]
+__all__ = ["enumerate_layouts"]

@@ -12,8 +12,9 @@ from parallelism.device import Server
 from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.balance import ends_in_layers
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.costs import model_flops
-from parallelism.transformers.enumeration import Choices, check_batch, enumerate_layouts
+from parallelism.transformers.enumeration import check_batch, enumerate_layouts
 from parallelism.transformers.estimate import estimated_seconds
 from parallelism.transformers.gpu import GpuRates, fitted_on
 from parallelism.transformers.implementation import Implementation

@@ -3,12 +3,11 @@
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
-from parallelism.transformers.groups import AllToAll, Exchange
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.pass_order import pass_order
+from parallelism.transformers.placed_messages import SENDS, Messages
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PassKind, PipelineSchedule
 from parallelism.transformers.shape import Shape, whole_shape
@@ -19,7 +18,6 @@ _PHASE = {
     PassKind.BACKWARD: Phase.BACKWARD,
     PassKind.WEIGHT: Phase.BACKWARD,
 }
-_SENDS = {PassKind.FORWARD: (1, Phase.ACTIVATION), PassKind.BACKWARD: (-1, Phase.GRADIENT)}
 
 
 def iteration_tasks(
@@ -128,6 +126,7 @@ class _Builder:
         self.parts = schedule.stages * schedule.chunks
         self.buckets = buckets
         self.tasks = TaskList()
+        self.messages = Messages(placement, loads, shape, self.tasks)
         self.ranks = shape.ranks
         self.order = pass_order(schedule, placement.layout.zero)
         self.made: dict[int, _Made] = {}
@@ -202,8 +201,8 @@ class _Builder:
             bool(order.last[number]),
         )  # fmt: skip
         sent = None
-        if kind in _SENDS and 0 <= part + _SENDS[kind][0] < self.parts:
-            sent = self._send(kind, stage, label, gate, self._outputs(earlier, sent=True))
+        if kind in SENDS and 0 <= part + SENDS[kind][0] < self.parts:
+            sent = self.messages.send(kind, stage, label, gate, self._outputs(earlier, sent=True))
         begin = mark.tasks
         origins = (
             self._span(before),
@@ -229,9 +228,9 @@ class _Builder:
         """Add a pass task by task but for its outputs; return what the next pass waits for."""
         part, _, microbatch = label
         zero = self.layout.zero
-        beside = self._exchange_context(kind, stage, waits, label)
-        beside += self._gather_inputs(kind, stage, waits, label)
-        beside += self._exchange_experts(kind, stage, waits, label, self.loads.beside)
+        beside = self.messages.exchange_context(kind, stage, waits, label)
+        beside += self.messages.gather_inputs(kind, stage, waits, label)
+        beside += self.messages.exchange_experts(kind, stage, waits, label, self.loads.beside)
         pieces = self.buckets if last or uses or (zero == 3 and scatters) else 1
         seconds = float(self.loads.seconds[kind, part]) / pieces
         for _ in range(pieces):
@@ -241,128 +240,11 @@ class _Builder:
             self.ended[stage] = [*self.ended[stage][-1:], ends]
             if scatters:
                 waits = [ends, *self._reduce(stage, part, ends, pieces, microbatch)]
-        gate = self._reduce_tensor(kind, stage, waits + beside, label)
-        gate = gate + self._exchange_heads(kind, stage, gate, label)
-        return gate + self._exchange_experts(kind, stage, gate, label, 1.0 - self.loads.beside)
-
-    def _send(
-        self,
-        kind: PassKind,
-        stage: int,
-        label: Label,
-        gate: list[IntArray],
-        earlier: list[IntArray],
-    ) -> list[IntArray]:
-        """Send outputs to the ranks of the next part, or gradients to those of the one before.
-
-        Each message goes when the ``earlier`` one between the same ranks has arrived.
-        """
-        part, _, microbatch = label
-        ahead, phase = _SENDS[kind]
-        steps = self.layout.part_steps
-        step = steps[part] if ahead > 0 else -steps[part - 1]
-        shares = self.placement.servers_per_rank
-        source = self.shape.home[stage]
-        target = self.shape.home[(stage + step) % self.stages]
-        called = self.shape.sends.get((stage, step))
-        away = np.flatnonzero(source != target)
-        here = source == target
-        found = [np.where(here, task, NOBODY) for task in gate] if here.any() else []
-        if away.size:
-            size = self.loads.boundary_bytes / shares
-            before = [task[away] for task in gate + earlier]
-            label = (part, phase, microbatch)
-            for share in range(shares):
-                sent = np.full(source.size, NOBODY, dtype=np.int64)
-                sent[away] = self.tasks.add(
-                    TaskKind.TRANSFER, source[away] + share, target[away] + share, size, before,
-                    label, element=None if called is None else called[away],
-                )  # fmt: skip
-                found.append(sent)
-        return found
-
-    def _collective(
-        self,
-        kind: TaskKind,
-        over: Exchange,
-        size: float,
-        waits: list[IntArray],
-        label: Label,
-        delay: float = 0.0,
-    ) -> list[IntArray]:
-        """Add one collective a group; return those of each rank."""
-        groups = np.array([self.tasks.group(servers) for servers in over.servers])
-        before = [task[over.members] for task in waits]
-        made = self.tasks.add(
-            kind, groups, None, size / over.shares, before, label, delay, over.element
+        gate = self.messages.reduce_tensor(kind, stage, waits + beside, label)
+        gate = gate + self.messages.exchange_heads(kind, stage, gate, label)
+        return gate + self.messages.exchange_experts(
+            kind, stage, gate, label, 1.0 - self.loads.beside
         )
-        return list(made[over.of_place].T)
-
-    def _exchange_context(
-        self, kind: PassKind, stage: int, waits: list[IntArray], label: Label
-    ) -> list[IntArray]:
-        """Let keys and values go round each context group while its ranks compute."""
-        size = float(self.loads.context_bytes[kind, label[0]])
-        over = self.shape.context[stage]
-        if size == 0.0:
-            return []
-        return self._collective(TaskKind.ALL_GATHER, over, size, waits, label)
-
-    def _gather_inputs(
-        self, kind: PassKind, stage: int, waits: list[IntArray], label: Label
-    ) -> list[IntArray]:
-        """Gather inputs again for gradients of weights, over the servers of each rank."""
-        size = float(self.loads.input_bytes[kind, label[0]])
-        if self.placement.servers_per_rank == 1 or size == 0.0:
-            return []
-        groups = self._rank_groups(stage)
-        return [self.tasks.add(TaskKind.ALL_GATHER, groups, None, size, waits, label)]
-
-    def _rank_groups(self, stage: int) -> IntArray:
-        """Return the group of servers of each rank."""
-        servers = [self.placement.rank_servers(int(rank)) for rank in self.ranks[stage]]
-        return np.array([self.tasks.group(one) for one in servers])
-
-    def _reduce_tensor(
-        self, kind: PassKind, stage: int, gate: list[IntArray], label: Label
-    ) -> list[IntArray]:
-        """Reduce over the servers of each rank, which waits for it."""
-        size = float(self.loads.tensor_bytes[kind, label[0]])
-        if self.placement.servers_per_rank == 1 or size == 0.0:
-            return gate
-        groups = self._rank_groups(stage)
-        return [self.tasks.add(TaskKind.ALLREDUCE, groups, None, size, gate, label)]
-
-    def _exchange_heads(
-        self, kind: PassKind, stage: int, gate: list[IntArray], label: Label
-    ) -> list[IntArray]:
-        """Exchange heads of linear attention among the servers of each context group."""
-        size = float(self.loads.heads_bytes[kind, label[0]]) / self.layout.context
-        return self._all_to_all(self.shape.heads[stage], size, gate, label)
-
-    def _exchange_experts(
-        self, kind: PassKind, stage: int, gate: list[IntArray], label: Label, share: float
-    ) -> list[IntArray]:
-        """Send a share of the tokens from every server of an expert group to every other."""
-        size = share * float(self.loads.expert_bytes[kind, label[0]]) / self.layout.expert_ranks
-        return self._all_to_all(self.shape.tokens[stage], size, gate, label)
-
-    def _all_to_all(
-        self, over: AllToAll, size: float, gate: list[IntArray], label: Label
-    ) -> list[IntArray]:
-        """Send what each rank has for each other of its group; return what brings it to each."""
-        if size == 0.0 or not over.source.size:
-            return []
-        sent = np.zeros(over.source.size, dtype=np.int64)
-        for weight in np.unique(over.weight).tolist():
-            these = np.flatnonzero(over.weight == weight)
-            before = [_pick(task, over.senders[these]) for task in gate]
-            sent[these] = self.tasks.add(
-                TaskKind.TRANSFER, over.source[these], over.target[these], weight * size, before,
-                label, element=None if over.element is None else over.element[these],
-            )  # fmt: skip
-        arrived = _pick(sent, over.into)
-        return list(arrived.T)
 
     def _synchronise(
         self,
@@ -388,7 +270,7 @@ class _Builder:
             delay = inside / self.loads.gather_rate
             if kind == TaskKind.ALLREDUCE:
                 delay *= 2.0
-            found += self._collective(kind, over, size, before, label, delay)
+            found += self.messages.collective(kind, over, size, before, label, delay)
         return found
 
     def _gather(
@@ -476,9 +358,3 @@ class _Builder:
 def _counted(tasks: list[IntArray], begin: int) -> list[IntArray]:
     """Return tasks counted from one of them."""
     return [np.where(each >= 0, each - begin, NOBODY) for each in tasks]
-
-
-def _pick(tasks: IntArray, which: IntArray) -> IntArray:
-    """Return entries of an array, `NOBODY` where none is meant."""
-    picked: npt.NDArray[np.int64] = np.where(which >= 0, tasks[np.maximum(which, 0)], NOBODY)
-    return picked

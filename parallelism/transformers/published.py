@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 from codesign_base import InputError
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.layout import USUAL_MODULES, Layout
 from parallelism.transformers.shares import check_layout, shares_out, tokens_of
 

@@ -7,7 +7,7 @@ from pydantic.dataclasses import dataclass as checked
 from parallelism.device import Server
 from parallelism.record_fields import STRICT, Amount, Whole
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout

@@ -8,7 +8,7 @@ from small_transformers import ONE_PART, gpt
 import topoopt as to
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.experts import Experts
 from topoopt.problem.job import nvlink_server
 

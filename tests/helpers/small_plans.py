@@ -108,7 +108,7 @@ _STAGES = {
 
 def small_layout_job(**choices):
     """Return a small GPT to be planned by layouts, on servers of one GPU."""
-    from parallelism.transformers.enumeration import Choices
+    from parallelism.transformers.choices import Choices
     from topoopt.problem.job import nvlink_server
 
     server = nvlink_server("h100", 1)

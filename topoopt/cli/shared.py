@@ -17,7 +17,7 @@ from topoopt.cli import common
 from topoopt.problem.effort import EFFORTS
 
 if TYPE_CHECKING:
-    from parallelism.transformers.enumeration import Choices
+    from parallelism.transformers.choices import Choices
     from topoopt.problem.job import Cluster, Job
     from topoopt.problem.options import SearchOptions
 
@@ -390,7 +390,7 @@ def choices_of(given: Mapping[str, Any]) -> "Choices":
     InputError
         If a list holds something else than it should.
     """
-    from parallelism.transformers.enumeration import Choices
+    from parallelism.transformers.choices import Choices
 
     wanted: dict[str, Any] = {"across_servers": given["tensor_across_servers"]}
     fields = {

@@ -46,6 +46,7 @@ from topoopt.plan.records import (
     schedule_record,
     skipped_notes,
     unsimulated_notes,
+    unused_notes,
 )
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
@@ -277,6 +278,7 @@ def _assemble(
         ],
         notes=[
             *family.assumptions(pair.strategy, microbatches=scheduled.schedule.microbatches),
+            *unused_notes(family.choices.without_effect(family.layouts()) if layouts else ()),
             *price_notes(cluster, compared, prices),
             *left_out_notes(cluster.servers, compared),
             *bounded_notes(compared),

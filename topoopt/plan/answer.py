@@ -7,6 +7,7 @@ from parallelism.transformers.text import layout_text
 from topoopt.base.display import register
 from topoopt.base.text import dollars
 from topoopt.plan.plan import Plan
+from topoopt.plan.records import IN_VAIN
 from topoopt.plan.summary import (
     APART,
     comparison_rows,
@@ -76,7 +77,9 @@ def short_summary(plan: Plan) -> str:
     lines += ["", *_at_most(_SPLITS, split, "lines")]
     lines += _at_most(_RINGS, [line.strip() for line in ring_lines(plan)], "groups")
     lines.append(memory_text(plan))
-    count = len(plan.notes)
+    shown = [note for note in plan.notes if note.startswith(IN_VAIN)]
+    lines += [f"note: {note}" for note in shown]
+    count = len(plan.notes) - len(shown)
     assumed = f"{count} assumption{'' if count == 1 else 's'} behind the times, " * bool(count)
     return "\n".join(
         [*lines, f"{assumed}bounds and gap step by step: --details, plan.summary(details=True)"]

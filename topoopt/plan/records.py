@@ -163,6 +163,17 @@ def skipped_notes(skipped: Sequence[str], memory: float) -> list[str]:
     ]
 
 
+IN_VAIN = "asked for, but in no layout that is legal: "
+"""How a note begins that the answer shows, since it is about the question."""
+
+
+def unused_notes(unused: Sequence[str]) -> list[str]:
+    """Return a sentence that names what was asked for in vain."""
+    if not unused:
+        return []
+    return [f"{IN_VAIN}{'; '.join(unused)}"]
+
+
 def unsimulated_notes(count: int) -> list[str]:
     """Return a sentence that says how many wirings were not simulated for their size."""
     if not count:

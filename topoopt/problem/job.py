@@ -15,7 +15,7 @@ from parallelism.operator_family import OperatorFamily
 from parallelism.optimizer import Optimizer
 from parallelism.profile import ProfileModel
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
@@ -142,7 +142,7 @@ class Job:
         for name, kind, instead in (
             ("server", Server, "a topoopt.Server, such as nvlink_server('h100', 8)"),
             ("profile", str | Path | None, "the name of a file"),
-            ("choices", Choices | None, "parallelism.transformers.enumeration.Choices()"),
+            ("choices", Choices | None, "parallelism.transformers.choices.Choices()"),
             ("rates", GpuRates | None, "parallelism.transformers.gpu.rates_of('h100')"),
             (
                 "implementation", Implementation | None,

@@ -8,7 +8,7 @@ from parallelism.accelerators import ACCELERATORS, ALIASES
 from parallelism.device import RooflineModel, Server
 from parallelism.models import PRESETS, get_model
 from parallelism.operator_records import OperatorQuestion, model_record
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import STACKS, Implementation
 from parallelism.transformers.load import is_transformer, load_transformer

@@ -7,7 +7,7 @@ import pytest
 from codesign_base import InputError
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention, SlidingWindow
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout

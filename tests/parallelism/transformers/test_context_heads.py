@@ -13,9 +13,10 @@ from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.taskgraph import TaskKind
 from parallelism.transformers.activations import layer_activations
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs, model_flops
-from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.exposure import communication_seconds
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.iteration import layer_seconds

@@ -6,9 +6,10 @@ import pytest
 
 from codesign_base import InputError
 from parallelism.transformers.activations import layer_activations
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.collectives import layer_communications, step_communications
 from parallelism.transformers.costs import layer_costs
-from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.load import load_transformer
 from parallelism.transformers.memory import memory_use

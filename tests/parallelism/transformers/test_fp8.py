@@ -7,10 +7,10 @@ import pytest
 from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.transformers.activations import layer_activations
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.collectives import layer_communications, step_communications
 from parallelism.transformers.costs import layer_costs
 from parallelism.transformers.end_costs import head_costs
-from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import Implementation, get_stack

@@ -8,9 +8,10 @@ import pytest
 from codesign_base import InfeasibleError, InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.transformers.activations import layer_activations
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs, model_flops
-from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.gpu import rates_like_h100, rates_of
 from parallelism.transformers.implementation import FSDP2, MEGATRON_CORE
 from parallelism.transformers.layout import Layout

@@ -10,9 +10,9 @@ from small_transformers import DENSE_MODULES, FURTHER_TOKENS, HYBRID, LATENT, LL
 from codesign_base import InputError
 from parallelism.transformers.activations import layer_activations, part_activations
 from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs
-from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import MEGATRON_CORE, STACKS, get_stack

@@ -12,13 +12,14 @@ from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.taskgraph import traffic_of
 from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.collectives import (
     end_communications,
     layer_communications,
     pipeline_send,
     step_communications,
 )
-from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.loads import loads_of

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.choices import Choices
+from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.load import load_transformer
 from parallelism.transformers.published import PUBLISHED, published_layouts
 from topoopt.problem.job import Job, nvlink_server

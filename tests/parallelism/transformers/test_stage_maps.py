@@ -11,7 +11,8 @@ from small_transformers import GPT3_175B, LLAMA3_8B
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.transformers.balance import ends_in_layers
-from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.choices import Choices
+from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.iteration import all_part_seconds, iteration_time

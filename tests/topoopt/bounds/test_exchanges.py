@@ -11,7 +11,7 @@ from small_transformers import HYBRID, LATENT, ONE_PART
 import topoopt as to
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import schedule_of

@@ -17,7 +17,7 @@ from parallelism.device import Server
 from parallelism.taskgraph import TaskGraph, TaskKind
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.schedules import build_schedule, schedule_of

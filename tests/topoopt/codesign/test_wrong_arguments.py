@@ -7,7 +7,7 @@ from small_plans import shared_plan
 import topoopt as to
 from codesign_base.arguments import check_number, is_number, several, whole
 from parallelism.device import Server
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 
 MODEL = to.models.dlrm(tables=4, batch_per_gpu=32)
 JOB = to.Job(MODEL)

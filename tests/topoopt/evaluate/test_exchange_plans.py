@@ -6,7 +6,7 @@ from small_transformers import LATENT
 import topoopt as to
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.placement import Placement
 from topoopt.evaluate import rewire

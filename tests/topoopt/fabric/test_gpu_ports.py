@@ -11,7 +11,7 @@ from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.taskgraph import TaskGraph, TaskKind
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import schedule_of

@@ -15,7 +15,8 @@ from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.choices import Choices
+from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout

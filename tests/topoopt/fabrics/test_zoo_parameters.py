@@ -12,7 +12,7 @@ import topoopt as to
 from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 from topoopt.evaluate.least_times import busiest
 from topoopt.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts

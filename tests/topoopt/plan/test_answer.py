@@ -7,6 +7,7 @@ from small_layouts import shared_layout_plan
 from small_plans import shared_plan
 
 from topoopt.plan.answer import same_cost
+from topoopt.plan.records import unused_notes
 from topoopt.problem.units import format_time
 
 
@@ -49,12 +50,13 @@ def test_the_summary_stays_within_25_lines_whatever_the_plan_holds(made):
             replace(ring, order=ring.order[:size]) for ring in plan.rings for size in (1, 2, 3, 4)
         ],
         schedule=replace(plan.schedule, compute="critical-path"),
-        notes=[f"note {i}" for i in range(9)],
+        notes=[*(f"note {i}" for i in range(9)), *unused_notes(["context 3", "zero 2"])],
     )
     lines = crowded.summary().splitlines()
     assert len(lines) <= 25
     assert any("more fabrics" in line for line in lines)
     assert "9 assumptions" in lines[-1]
+    assert lines[-2] == "note: asked for, but in no layout that is legal: context 3; zero 2"
     assert "and 17 more" in lines[2]
 
 

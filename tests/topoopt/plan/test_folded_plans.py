@@ -8,7 +8,7 @@ from small_plans import assert_valid, planned
 
 import topoopt as to
 from codesign_base import InputError
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.implementation import get_stack
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.verify import verify_plan

@@ -12,7 +12,8 @@ import topoopt as to
 from codesign_base import InfeasibleError, InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
-from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.choices import Choices
+from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.presets import get_transformer

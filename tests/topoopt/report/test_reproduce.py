@@ -11,7 +11,7 @@ from small_layouts import shared_layout_plan
 from small_plans import shared_plan
 
 import topoopt as to
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.load import load_transformer
 from topoopt.cli.app import app

@@ -10,7 +10,7 @@ from small_plans import planned
 
 import topoopt as to
 from codesign_base import InputError
-from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.choices import Choices
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabric import score

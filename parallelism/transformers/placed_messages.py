@@ -1,0 +1,160 @@
+"""What the ranks of a placed layout send in a pass, as tasks of a graph."""
+
+import numpy as np
+import numpy.typing as npt
+
+from parallelism.taskgraph import Phase, TaskKind
+from parallelism.transformers.groups import AllToAll, Exchange
+from parallelism.transformers.loads import Loads
+from parallelism.transformers.placement import Placement
+from parallelism.transformers.schedules import PassKind
+from parallelism.transformers.shape import Shape
+from parallelism.transformers.task_list import NOBODY, IntArray, Label, TaskList
+
+SENDS = {PassKind.FORWARD: (1, Phase.ACTIVATION), PassKind.BACKWARD: (-1, Phase.GRADIENT)}
+"""Of passes whose outputs are sent: the step to the part that reads them, and their phase."""
+
+
+class Messages:
+    """Adds messages to a list of tasks.
+
+    Whatever concerns the ranks of a stage is an array over them: a task of each rank, or one
+    that it waits for.
+
+    Parameters
+    ----------
+    placement : Placement
+    loads : Loads
+    shape : Shape
+        Of the ranks that are looked at.
+    tasks : TaskList
+    """
+
+    def __init__(self, placement: Placement, loads: Loads, shape: Shape, tasks: TaskList) -> None:
+        self.placement, self.layout = placement, placement.layout
+        self.loads, self.shape, self.tasks = loads, shape, tasks
+
+    def send(
+        self,
+        kind: PassKind,
+        stage: int,
+        label: Label,
+        gate: list[IntArray],
+        earlier: list[IntArray],
+    ) -> list[IntArray]:
+        """Send outputs to the ranks of the next part, or gradients to those of the one before.
+
+        Each message goes when the ``earlier`` one between the same ranks has arrived.
+        """
+        part, _, microbatch = label
+        ahead, phase = SENDS[kind]
+        steps = self.layout.part_steps
+        step = steps[part] if ahead > 0 else -steps[part - 1]
+        shares = self.placement.servers_per_rank
+        source = self.shape.home[stage]
+        target = self.shape.home[(stage + step) % self.layout.pipeline]
+        called = self.shape.sends.get((stage, step))
+        away = np.flatnonzero(source != target)
+        here = source == target
+        found = [np.where(here, task, NOBODY) for task in gate] if here.any() else []
+        if away.size:
+            size = self.loads.boundary_bytes / shares
+            before = [task[away] for task in gate + earlier]
+            label = (part, phase, microbatch)
+            for share in range(shares):
+                sent = np.full(source.size, NOBODY, dtype=np.int64)
+                sent[away] = self.tasks.add(
+                    TaskKind.TRANSFER, source[away] + share, target[away] + share, size, before,
+                    label, element=None if called is None else called[away],
+                )  # fmt: skip
+                found.append(sent)
+        return found
+
+    def collective(
+        self,
+        kind: TaskKind,
+        over: Exchange,
+        size: float,
+        waits: list[IntArray],
+        label: Label,
+        delay: float = 0.0,
+    ) -> list[IntArray]:
+        """Add one collective a group; return those of each rank."""
+        groups = np.array([self.tasks.group(servers) for servers in over.servers])
+        before = [task[over.members] for task in waits]
+        made = self.tasks.add(
+            kind, groups, None, size / over.shares, before, label, delay, over.element
+        )
+        return list(made[over.of_place].T)
+
+    def exchange_context(
+        self, kind: PassKind, stage: int, waits: list[IntArray], label: Label
+    ) -> list[IntArray]:
+        """Let keys and values go round each context group while its ranks compute."""
+        size = float(self.loads.context_bytes[kind, label[0]])
+        over = self.shape.context[stage]
+        if size == 0.0:
+            return []
+        return self.collective(TaskKind.ALL_GATHER, over, size, waits, label)
+
+    def gather_inputs(
+        self, kind: PassKind, stage: int, waits: list[IntArray], label: Label
+    ) -> list[IntArray]:
+        """Gather inputs again for gradients of weights, over the servers of each rank."""
+        size = float(self.loads.input_bytes[kind, label[0]])
+        if self.placement.servers_per_rank == 1 or size == 0.0:
+            return []
+        groups = self._rank_groups(stage)
+        return [self.tasks.add(TaskKind.ALL_GATHER, groups, None, size, waits, label)]
+
+    def _rank_groups(self, stage: int) -> IntArray:
+        """Return the group of servers of each rank."""
+        servers = [self.placement.rank_servers(int(rank)) for rank in self.shape.ranks[stage]]
+        return np.array([self.tasks.group(one) for one in servers])
+
+    def reduce_tensor(
+        self, kind: PassKind, stage: int, gate: list[IntArray], label: Label
+    ) -> list[IntArray]:
+        """Reduce over the servers of each rank, which waits for it."""
+        size = float(self.loads.tensor_bytes[kind, label[0]])
+        if self.placement.servers_per_rank == 1 or size == 0.0:
+            return gate
+        groups = self._rank_groups(stage)
+        return [self.tasks.add(TaskKind.ALLREDUCE, groups, None, size, gate, label)]
+
+    def exchange_heads(
+        self, kind: PassKind, stage: int, gate: list[IntArray], label: Label
+    ) -> list[IntArray]:
+        """Exchange heads of linear attention among the servers of each context group."""
+        size = float(self.loads.heads_bytes[kind, label[0]]) / self.layout.context
+        return self._all_to_all(self.shape.heads[stage], size, gate, label)
+
+    def exchange_experts(
+        self, kind: PassKind, stage: int, gate: list[IntArray], label: Label, share: float
+    ) -> list[IntArray]:
+        """Send a share of the tokens from every server of an expert group to every other."""
+        size = share * float(self.loads.expert_bytes[kind, label[0]]) / self.layout.expert_ranks
+        return self._all_to_all(self.shape.tokens[stage], size, gate, label)
+
+    def _all_to_all(
+        self, over: AllToAll, size: float, gate: list[IntArray], label: Label
+    ) -> list[IntArray]:
+        """Send what each rank has for each other of its group; return what brings it to each."""
+        if size == 0.0 or not over.source.size:
+            return []
+        sent = np.zeros(over.source.size, dtype=np.int64)
+        for weight in np.unique(over.weight).tolist():
+            these = np.flatnonzero(over.weight == weight)
+            before = [_pick(task, over.senders[these]) for task in gate]
+            sent[these] = self.tasks.add(
+                TaskKind.TRANSFER, over.source[these], over.target[these], weight * size, before,
+                label, element=None if over.element is None else over.element[these],
+            )  # fmt: skip
+        arrived = _pick(sent, over.into)
+        return list(arrived.T)
+
+
+def _pick(tasks: IntArray, which: IntArray) -> IntArray:
+    """Return entries of an array, `NOBODY` where none is meant."""
+    picked: npt.NDArray[np.int64] = np.where(which >= 0, tasks[np.maximum(which, 0)], NOBODY)
+    return picked

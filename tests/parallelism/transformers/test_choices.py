@@ -1,0 +1,36 @@
+"""What was asked for in vain, against layouts that are listed."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention import Attention
+from parallelism.transformers.choices import Choices
+from parallelism.transformers.enumeration import enumerate_layouts
+
+MODEL = Transformer("small", 4, 64, Attention(8, 4, 8), 128, 1000, 4096)
+DEGREES = st.lists(st.sampled_from([1, 2, 3, 4, 5, 8, 16]), max_size=3, unique=True).map(tuple)
+
+
+@given(DEGREES, DEGREES, DEGREES)
+def test_values_without_effect_are_those_that_change_no_list(tensor, context, pipeline):
+    """Leaving them out leaves the same layouts, and leaving any other out leaves fewer."""
+    asked = {"tensor": (*tensor, 1), "context": (*context, 1), "pipeline": (*pipeline, 1)}
+    asked = {name: tuple(dict.fromkeys(values)) for name, values in asked.items()}
+
+    def listed(**values):
+        chosen = Choices(microbatch=(1,), zero=(1,), schedules=("1f1b",), **values)
+        return enumerate_layouts(MODEL, 16, 8, 64, 4096, chosen)
+
+    every = listed(**asked)
+    chosen = Choices(microbatch=(1,), zero=(1,), schedules=("1f1b",), **asked)
+    vain = {}
+    for line in chosen.without_effect(every):
+        name, values = line.split(" ", 1)
+        vain[name] = [int(value) for value in values.split(", ")]
+    for name, values in asked.items():
+        for value in values:
+            rest = tuple(other for other in values if other != value)
+            if rest and value != 1:
+                same = listed(**(asked | {name: rest})) == every
+                assert same == (value in vain.get(name, []))
