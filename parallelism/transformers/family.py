@@ -18,7 +18,7 @@ from parallelism.transformers.enumeration import check_batch, enumerate_layouts
 from parallelism.transformers.estimate import estimated_seconds
 from parallelism.transformers.gpu import GpuRates, fitted_on
 from parallelism.transformers.implementation import Implementation
-from parallelism.transformers.layout import Layout
+from parallelism.transformers.layout import LOOPED, Layout
 from parallelism.transformers.limits import MOST_WIDTH
 from parallelism.transformers.loads import Loads, loads_of
 from parallelism.transformers.memory import MemoryUse, memory_use
@@ -366,6 +366,13 @@ class LayoutFamily:
             f"the training software is {self.implementation.stack}: its overlaps, its kernels and "
             "the memory that it keeps",
         ]
+        schedule, stages = placement.layout.schedule, placement.layout.pipeline
+        megatron = self.implementation.stack.startswith(("megatron", "nemo"))
+        if megatron and stages > 1 and schedule not in ("1f1b", *LOOPED):
+            found.append(
+                f"Megatron-LM has no schedule {schedule!r}; PyTorch runs it by pipeline.csv of a "
+                "deployment"
+            )
         if self.implementation.precision == "fp8":
             found.append(
                 "products inside layers are in FP8, at a share of its peak of "

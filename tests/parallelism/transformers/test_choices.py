@@ -1,5 +1,6 @@
-"""What was asked for in vain, against layouts that are listed."""
+"""What was asked for in vain, against layouts that are listed; schedules that a stack lacks."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +8,10 @@ from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention
 from parallelism.transformers.choices import Choices
 from parallelism.transformers.enumeration import enumerate_layouts
+from parallelism.transformers.implementation import get_stack
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.placement import Placement
+from topoopt.problem.job import Job, nvlink_server
 
 MODEL = Transformer("small", 4, 64, Attention(8, 4, 8), 128, 1000, 4096)
 DEGREES = st.lists(st.sampled_from([1, 2, 3, 4, 5, 8, 16]), max_size=3, unique=True).map(tuple)
@@ -34,3 +39,17 @@ def test_values_without_effect_are_those_that_change_no_list(tensor, context, pi
             if rest and value != 1:
                 same = listed(**(asked | {name: rest})) == every
                 assert same == (value in vain.get(name, []))
+
+
+@pytest.mark.parametrize(
+    ("stack", "schedule", "said"),
+    [("megatron-core", "eager-1f1b", True), ("nemo", "zero-bubble", True),
+     ("megatron-moe", "1f1b", False), ("fsdp2", "eager-1f1b", False)],
+)  # fmt: skip
+def test_a_plan_says_that_megatron_lacks_its_schedule(stack, schedule, said):
+    job = Job(
+        MODEL, global_batch=8, server=nvlink_server("h100", 2), implementation=get_stack(stack)
+    )
+    placement = Placement(Layout(pipeline=4, schedule=schedule), 2)
+    lines = job.family(2).assumptions(placement)
+    assert any("no schedule" in line and schedule in line for line in lines) == said
