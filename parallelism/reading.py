@@ -152,7 +152,8 @@ def schema_fault(error: "ValidationError", remedy: str = "") -> str:
         What helps beside correcting the field ("plan again").
     """
     first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
+    # Which of two kinds a record is of is no field of the file.
+    where = ".".join(str(part) for part in first["loc"] if part not in ("layouts", "operators"))
     if first["type"] == "missing":
         return f"field {where!r} is missing; {remedy or 'add it'}"
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):

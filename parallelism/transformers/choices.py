@@ -144,9 +144,10 @@ class Choices:
             if each.name not in _OF_LAYOUTS or asked == each.default:
                 continue
             name = _OF_LAYOUTS[each.name]
-            had = {getattr(layout, name) for layout in layouts}
-            if name == "expert_tensor":
-                had = {layout.expert_split for layout in layouts}
+            # Without stages a schedule is nothing but a name.
+            these = [one for one in layouts if one.pipeline > 1 or name != "schedule"]
+            name_of = "expert_split" if name == "expert_tensor" else name
+            had = {getattr(layout, name_of) for layout in these}
             if missing := [value for value in asked if value not in had]:
                 found.append(f"{name.replace('_', ' ')} {', '.join(map(str, missing))}")
         return found

@@ -168,11 +168,24 @@ def _qwen3_moe(config: ConfigFields) -> dict[str, Any]:
     return described | {"experts": experts, "window": window}
 
 
+def _check_frequency(config: ConfigFields, layers: int) -> None:
+    """Refuse experts in other layers than all after the first dense ones.
+
+    ``moe_layer_freq`` is 1, or a list of a 0 for each dense layer and a 1 for each other one.
+    """
+    name, dense = "moe_layer_freq", config.count("first_k_dense_replace", default=0, least=0)
+    if config.value(name) != [0] * dense + [1] * (layers - dense):
+        config.expect(
+            name, 1, because="only experts in every layer after the dense ones "
+            "(first_k_dense_replace) are known; give 1",
+        )  # fmt: skip
+
+
 def latent_layers(config: ConfigFields) -> dict[str, Any]:
     """Return layers of latent attention, with the dense feed-forward part of the first ones."""
     body = body_of(config)
     config.expect("attention_bias", False, because="only latent attention without biases is known")
-    config.expect("moe_layer_freq", 1, because="only experts in every layer after the dense ones")
+    _check_frequency(config, body["layers"])
     width = config.count("qk_nope_head_dim", default=128)
     rotary = config.count("qk_rope_head_dim", default=64)
     latent = LatentAttention(

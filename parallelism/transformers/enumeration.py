@@ -110,6 +110,15 @@ def enumerate_layouts(
             limits, remedy = f" with {asked}", f"leave out some of that, {remedy}"
         if asked and refused and all(refused):  # no degrees that fill the GPUs divide the model
             remedy = refused[0].removeprefix("layout: ")
+        for name, whole, of in (
+            ("tensor", gpus, "GPUs"), ("context", gpus, "GPUs"), ("pipeline", gpus, "GPUs"),
+            ("context", sequence, "tokens of a sample"),
+        ):  # fmt: skip
+            degrees = getattr(wanted, name)
+            if degrees and all(whole % degree for degree in degrees):
+                given = " and ".join(map(str, degrees))
+                remedy = f"{name} {given}: {whole} {of} are no multiple; give a divisor"
+                break
         raise InfeasibleError(
             f"model {model.name!r}: no layout fills {gpus} GPUs with a global batch of "
             f"{global_batch} samples of {sequence} tokens{limits}; {remedy}"
@@ -206,6 +215,8 @@ def _timings(
     """Microbatches, schedules, maps of layers, recomputation and sharding of some degrees."""
     usual = [1 << k for k in range(_MOST_MICROBATCH.bit_length())]
     modules = tuple(name for name in get_args(Module) if name in choices.modules)
+    if model.attention.latent is None and len(modules) > 1:  # there is nothing to project up
+        modules = tuple(name for name in modules if name != "up-projections")
     balanced = base.pipeline > 1 and not choices.stage_layers
     for microbatch in choices.microbatch or usual:
         if samples % microbatch:

@@ -11,12 +11,13 @@ from codesign_base import InputError
 from parallelism.device import Server
 from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
 from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.assumptions import assumptions_of
 from parallelism.transformers.balance import ends_in_layers
 from parallelism.transformers.choices import Choices
 from parallelism.transformers.costs import model_flops
 from parallelism.transformers.enumeration import check_batch, enumerate_layouts
 from parallelism.transformers.estimate import estimated_seconds
-from parallelism.transformers.gpu import GpuRates, fitted_on
+from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.limits import MOST_WIDTH
@@ -27,7 +28,7 @@ from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.published import published_layouts
 from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
-from parallelism.transformers.shares import check_layout, shares_out, sums_once, tokens_of
+from parallelism.transformers.shares import check_layout, shares_out, tokens_of
 from parallelism.transformers.sizes import REDUCED_FROM, expected_bytes, expected_tasks
 from parallelism.transformers.stage_maps import Ends
 
@@ -360,50 +361,10 @@ class LayoutFamily:
 
     def assumptions(self, placement: Placement, microbatches: int = 1) -> list[str]:
         """Return what the times of any placed layout rest on, one sentence each."""
-        found = [
-            f"times of products and attention are those of {self.rates.accelerator.name} with "
-            f"rates fitted on {fitted_on(self.rates)}",
-            f"the training software is {self.implementation.stack}: its overlaps, its kernels and "
-            "the memory that it keeps",
-        ]
-        if self.implementation.precision == "fp8":
-            found.append(
-                "products inside layers are in FP8, at a share of its peak of "
-                f"{self.rates.fp8_efficiency:g}"
-            )
-        if self.model.linear is not None:
-            found.append(
-                "kernels of linear attention reach shares of the memory's rate that were fitted on "
-                "Gated DeltaNet on GB200 alone; published runs of hybrid models are met within "
-                "19 % in the mean, 41 % at most"
-            )
-            if placement.layout.context > 1:
-                kda = self.model.linear.kind == "kda"
-                found.append(
-                    "context ranks exchange heads of linear attention before and after its "
-                    "kernels, which nothing hides"
-                    + ("; no public software does so for Kimi Delta Attention" if kda else "")
-                )
-        if self.model.indexer is not None:
-            found.append(
-                "no published run that was tuned holds the times and memory of keys that an "
-                "indexer chooses"
-            )
-        if sums_once(self.model) and placement.layout.tensor > 1:
-            found.append(
-                "attention and feed-forward part of a layer are parallel: a tensor group sums "
-                "their outputs together, and the gradients of their inputs"
-            )
-        if self.memory_reserve:
-            found.append(f"{self.memory_reserve:.0%} of each GPU's memory is left free")
-        if self.implementation.load_imbalance > 1.0:
-            found.append(
-                f"the busiest expert rank has {self.implementation.load_imbalance:g} times its "
-                "share of tokens"
-            )
-        elif self.model.experts:
-            found.append("tokens are spread evenly over experts")
-        return found
+        return assumptions_of(
+            self.model, placement, self.server, self.implementation, self.rates,
+            self.memory_reserve,
+        )  # fmt: skip
 
 
 __all__ = ["LayoutFamily"]

@@ -143,6 +143,8 @@ def transformer_from_config(
     if described.get("gated"):
         config.refuse("hidden_act", "relu2")
     described = {"mtp_layers": modules_of(config)} | described
+    if config.value("use_sliding_window") is False:
+        config.ignore("sliding_window")
     config.refuse_leftovers(_ARCHITECTURAL)
     if "sequence" in described:
         if sequence not in (None, described["sequence"]):

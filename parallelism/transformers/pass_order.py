@@ -108,10 +108,10 @@ def pass_order(schedule: PipelineSchedule, zero: int) -> PassOrder:
 
 
 def _earlier(parts: IntArray, stage: IntArray, part: IntArray, step: IntArray) -> IntArray:
-    """Return the pass of each stage before each that sent to where it sends; -1: none.
+    """Return the last pass before each, on its stage and of its kind, that sent to the same stage.
 
-    Passes are in an order in which those of a stage run; ``step`` is that from the part whose
-    outputs each reads to its own, 0 if it reads none.
+    -1 where there is none. The passes of a stage are in the order in which they run; ``step`` is
+    -1 of passes that read from the part before, 1 of those that read from the part after, else 0.
     """
     home = np.empty(parts.size, dtype=np.int64)
     home[parts] = np.arange(parts.shape[0])[:, None]

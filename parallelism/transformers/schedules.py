@@ -35,6 +35,18 @@ class PassKind(IntEnum):
     WEIGHT = 2
 
 
+SCHEDULE_WORDS: dict[PipelineScheduleName, str] = {
+    "gpipe": "all forward passes, then all backward passes",
+    "1f1b": "a forward and a backward pass in turn, after a forward pass for each later stage",
+    "eager-1f1b": "as 1f1b, after two forward passes for each later stage, which hide messages",
+    "interleaved": "several parts a stage; as many microbatches as stages go through each in turn",
+    "breadth-first": "several parts a stage; all microbatches go through one before the next",
+    "zero-bubble": "as 1f1b; gradients of weights are passes of their own, which fill gaps",
+    "zero-bubble-v": "two parts a stage, there and back; gradients of weights fill gaps",
+}
+"""What each schedule does, in a few words; see `build_schedule`."""
+
+
 @dataclass(frozen=True, eq=False)
 class PipelineSchedule:
     """The order in which each rank of a pipeline runs its passes.

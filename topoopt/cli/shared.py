@@ -105,7 +105,7 @@ JOB: Options = {
     "microbatch": _considered("Samples of a microbatch considered.", "1,2,4,8"),
     "pipeline_schedule": _considered(
         "gpipe, 1f1b, eager-1f1b, interleaved, breadth-first, zero-bubble, zero-bubble-v: those "
-        "considered.",
+        "considered; docs/llm.md explains them.",
         "all but gpipe",
     ),
     "zero": _considered("ZeRO stages considered; 3 only without pipelines.", "1,3"),

@@ -1,14 +1,26 @@
 """What the job needs: ranks on hosts, NCCL's and launch settings, collectives as MSCCL files."""
 
+from dataclasses import replace
+
+from parallelism.transformers.layout import Layout
 from parallelism.transformers.schedules import schedule_of
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import ports_of
-from topoopt.deploy.launch import PIPELINE_FILE, megatron, question_of, torchtitan
+from topoopt.deploy.launch import (
+    PIPELINE_FILE,
+    as_megatron_runs,
+    megatron,
+    question_of,
+    torchtitan,
+)
 from topoopt.deploy.msccl_files import msccl_files
 from topoopt.deploy.nccl_tuner import nccl_tuner
 from topoopt.deploy.pipeline_order import pipeline_csv
 from topoopt.deploy.tables import write_table
+from topoopt.plan.plan import Plan
 from topoopt.plan.ranks import Rank, fills_servers_in_order, ranks_of
+from topoopt.plan.rebuild import rebuild
+from topoopt.problem.units import format_time
 
 MASTER_PORT = 29500
 
@@ -45,6 +57,7 @@ def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
         lines, left_out = megatron(plan, *asked)
         files["megatron.args"] = "".join(f"{line}\n" for line in lines)
         notes += left_out
+        notes += _slower_notes(plan, asked[1])
         lines, left_out = torchtitan(plan, *asked)
         files["torchtitan.toml"] = "".join(f"{line}\n" for line in lines)
         notes += left_out
@@ -63,6 +76,19 @@ def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
             "the plan file"
         )
     return files, notes
+
+
+def _slower_notes(plan: Plan, layout: Layout) -> list[str]:
+    """Return what an iteration takes where Megatron-LM runs another schedule than the plan's."""
+    runs = as_megatron_runs(layout)
+    if runs == layout:
+        return []
+    built = rebuild(plan)
+    took = replace(built, strategy=replace(built.strategy, layout=runs)).simulate().time
+    return [
+        f"Megatron-LM: by 1F1B an iteration takes {format_time(took)} on the plan's network, "
+        f"{took / plan.iteration_time_s:.2f} times the plan's"
+    ]
 
 
 def _ranks_csv(made: Deployment, ranks: list[Rank]) -> str:

@@ -46,6 +46,24 @@ def question_of(plan: Plan) -> tuple[LayoutQuestion, Layout] | None:
     return None
 
 
+def as_megatron_runs(layout: Layout) -> Layout:
+    """Return a layout with 1F1B where Megatron-LM lacks its pipeline schedule.
+
+    Parameters
+    ----------
+    layout : Layout
+
+    Examples
+    --------
+    >>> as_megatron_runs(Layout(pipeline=4, schedule="eager-1f1b")).schedule
+    '1f1b'
+    """
+    if layout.pipeline == 1 or layout.schedule in ("1f1b", *LOOPED):
+        return layout
+    maps = () if layout.schedule in FOLDED else layout.stage_layers
+    return replace(layout, schedule="1f1b", virtual_stages=1, stage_layers=maps)
+
+
 def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     """Return Megatron-LM's arguments, one option with its value a line.
 
@@ -70,14 +88,15 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     if model.experts is not None:
         lines.append(f"--expert-model-parallel-size {layout.expert}")
         lines.append(f"--expert-tensor-parallel-size {_expert_tensor(layout)}")
-    if layout.schedule not in ("1f1b", *LOOPED) and layout.pipeline > 1:
+    runs = as_megatron_runs(layout)
+    if runs != layout:
         notes.append(
             f"Megatron-LM has no schedule {layout.schedule!r} and runs 1F1B instead; "
             "--pipeline-schedule 1f1b,interleaved,breadth-first plans for what it has"
         )
         if layout.schedule in FOLDED:
             notes.append("Megatron-LM has no stage with both ends of a model: its layers are even")
-            layout = replace(layout, schedule="1f1b", virtual_stages=1, stage_layers=())
+        layout = runs
     if layout.pipeline > 1 or layout.virtual_stages > 1:
         if not has_pattern(model):
             lines += _megatron_cuts(model, layout)

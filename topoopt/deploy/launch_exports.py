@@ -11,7 +11,7 @@ EXPORTS = {
     "nccl": ("nccl/", "NCCL"),
     "megatron": ("megatron.args", "Megatron-LM"),
     "torchtitan": ("torchtitan.toml", "torchtitan"),
-    "pipeline": ("pipeline.csv", "PyTorch"),
+    "pipeline": ("pipeline.csv", "a pipeline"),
     "netbox": ("netbox-cables.csv", "NetBox"),
 }
 """Of each name, its file or directory in a deployment, and how notes on it begin."""

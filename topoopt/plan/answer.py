@@ -99,7 +99,7 @@ def _of_flows(plan: Plan) -> str:
 def _time(plan: Plan) -> str:
     share = plan.compute_time_s / plan.iteration_time_s
     words = f"{format_time(plan.time_s)} an iteration"
-    flows = f"{share:.1%} compute"
+    flows = f"{share:.1%} compute on the critical path"
     if plan.packet_time_s is not None:
         words += " by packet trains"
         apart = plan.packet_time_s / plan.iteration_time_s - 1.0

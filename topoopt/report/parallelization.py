@@ -5,6 +5,7 @@ from parallelism.operator_records import OperatorPlan, OperatorQuestion, Strateg
 from parallelism.operator_text import server_names
 from parallelism.strategy import Strategy
 from parallelism.transformers.records import LayoutRecord
+from parallelism.transformers.schedules import SCHEDULE_WORDS
 from parallelism.transformers.text import order_text, stage_map_text
 from topoopt.problem.units import format_bytes, format_count, format_time
 from topoopt.report.evaluate import Evaluation
@@ -128,7 +129,12 @@ def _layout(found: Evaluation, record: LayoutRecord) -> Html:
             if layout.stage_layers
             else []
         ),
-        ("schedule", layout.schedule if layout.pipeline > 1 else "no pipeline"),
+        (
+            "schedule",
+            f"{layout.schedule}: {SCHEDULE_WORDS[layout.schedule]}"
+            if layout.pipeline > 1
+            else "no pipeline",
+        ),
         ("recomputation", ", ".join(layout.modules) or layout.recompute),
         ("sequence parallel", "yes" if layout.tensor > 1 and layout.sequence_parallel else "no"),
     ]

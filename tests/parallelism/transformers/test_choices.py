@@ -1,12 +1,18 @@
-"""What was asked for in vain, against layouts that are listed."""
+"""What was asked for in vain, against layouts that are listed; schedules that a stack lacks."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codesign_base import InfeasibleError
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention
 from parallelism.transformers.choices import Choices
 from parallelism.transformers.enumeration import enumerate_layouts
+from parallelism.transformers.implementation import get_stack
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.placement import Placement
+from topoopt.problem.job import Job, nvlink_server
 
 MODEL = Transformer("small", 4, 64, Attention(8, 4, 8), 128, 1000, 4096)
 DEGREES = st.lists(st.sampled_from([1, 2, 3, 4, 5, 8, 16]), max_size=3, unique=True).map(tuple)
@@ -19,11 +25,11 @@ def test_values_without_effect_are_those_that_change_no_list(tensor, context, pi
     asked = {name: tuple(dict.fromkeys(values)) for name, values in asked.items()}
 
     def listed(**values):
-        chosen = Choices(microbatch=(1,), zero=(1,), schedules=("1f1b",), **values)
+        chosen = Choices(microbatch=(1,), zero=(1,), **values)
         return enumerate_layouts(MODEL, 16, 8, 64, 4096, chosen)
 
     every = listed(**asked)
-    chosen = Choices(microbatch=(1,), zero=(1,), schedules=("1f1b",), **asked)
+    chosen = Choices(microbatch=(1,), zero=(1,), **asked)
     vain = {}
     for line in chosen.without_effect(every):
         name, values = line.split(" ", 1)
@@ -34,3 +40,45 @@ def test_values_without_effect_are_those_that_change_no_list(tensor, context, pi
             if rest and value != 1:
                 same = listed(**(asked | {name: rest})) == every
                 assert same == (value in vain.get(name, []))
+
+
+@pytest.mark.parametrize(
+    ("stack", "schedule", "said"),
+    [("megatron-core", "eager-1f1b", True), ("nemo", "zero-bubble", True),
+     ("megatron-moe", "1f1b", False), ("fsdp2", "eager-1f1b", False)],
+)  # fmt: skip
+def test_a_plan_says_that_megatron_lacks_its_schedule(stack, schedule, said):
+    job = Job(
+        MODEL, global_batch=8, server=nvlink_server("h100", 2), implementation=get_stack(stack)
+    )
+    placement = Placement(Layout(pipeline=4, schedule=schedule), 2)
+    lines = job.family(2).assumptions(placement)
+    assert any("no schedule" in line and schedule in line for line in lines) == said
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"context": (3,)}, "context 3: 16 GPUs are no multiple; give a divisor"),
+        ({"tensor": (3, 5)}, "tensor 3 and 5: 16 GPUs are no multiple; give a divisor"),
+        ({"pipeline": (32,)}, "pipeline 32: 16 GPUs are no multiple; give a divisor"),
+    ],
+)
+def test_degrees_that_divide_nothing_are_named(asked, said):
+    with pytest.raises(InfeasibleError, match=said):
+        enumerate_layouts(MODEL, 16, 8, 64, 4096, Choices(**asked))
+    with pytest.raises(InfeasibleError, match="context 2: 4095 tokens of a sample are no multiple"):
+        enumerate_layouts(MODEL, 16, 8, 64, 4095, Choices(context=(2,)))
+
+
+def test_a_schedule_without_stages_is_asked_for_in_vain():
+    chosen = Choices(pipeline=(1,), schedules=("eager-1f1b",))
+    layouts = enumerate_layouts(MODEL, 16, 8, 64, 4096, chosen)
+    assert chosen.without_effect(layouts) == ["schedule eager-1f1b"]
+    assert Choices(pipeline=(1,)).without_effect(layouts) == []
+
+
+def test_models_without_latent_attention_have_no_up_projections_to_do_again():
+    chosen = Choices(pipeline=(1,), recompute=("modules",))
+    layouts = enumerate_layouts(MODEL, 16, 8, 64, 4096, chosen)
+    assert {layout.modules for layout in layouts} == {("norms", "activations")}

@@ -151,3 +151,19 @@ def test_windows_that_exaones_class_writes_as_none_are_read() -> None:
     """Without a window the class writes 0 for its pattern."""
     data = llama_like("exaone4", 4, 64, 4, 2, 96, 99, layer_types=["full_attention"] * 4)
     assert parse(data | {"sliding_window": None, "sliding_window_pattern": 0}).window is None
+
+
+def test_a_list_of_experts_in_all_but_the_first_layers_is_read():
+    glm = GLM | {"first_k_dense_replace": 2}
+    assert parse(glm | {"moe_layer_freq": [0, 0, 1, 1, 1, 1]}) == parse(glm)
+    for other in ([0, 1, 1, 1, 1, 1], [0, 0, 1, 1, 1], [0, 0, 1, 0, 1, 1], 2):
+        with pytest.raises(InputError, match=r"moe_layer_freq.*first_k_dense_replace.*give 1"):
+            parse(glm | {"moe_layer_freq": other})
+
+
+def test_a_sliding_window_that_is_switched_off_is_none():
+    plain = llama_like("llama", 4, 64, 4, 2, 96, 99)
+    off = {"sliding_window": 4096, "use_sliding_window": False}
+    assert parse(plain | off) == parse(plain)
+    with pytest.raises(InputError, match="sliding_window"):
+        parse(plain | {"sliding_window": 4096})

@@ -101,7 +101,8 @@ def test_fp8_needs_units_for_it() -> None:
 
     with pytest.raises(InputError, match="accelerator 'a100-80gb' has no fp8 peak"):
         family("a100")
-    assert any("FP8" in line for line in family("h100").assumptions(None))  # type: ignore[arg-type]
+    placement = Placement(Layout(8, data=2), 8)
+    assert any("FP8" in line for line in family("h100").assumptions(placement))
     assert get_accelerator("h100").fp8_flops == 1979e12
     with pytest.raises(InputError, match="precision is 'fp4'; give bf16 or fp8"):
         get_stack("megatron-core", precision="fp4")  # type: ignore[arg-type]

@@ -63,11 +63,10 @@ def test_nothing_is_said_of_rings_that_reduce_nothing():
 
 def test_utilisation_is_of_the_time_and_peak_that_it_says():
     plan = replace(shared_layout_plan(), packet_time_s=None)
-    assert "compute), model FLOP utilisation" in plan.summary()
+    assert "critical path), model FLOP utilisation" in plan.summary()
     packets = replace(plan, packet_time_s=1.01 * plan.iteration_time_s)
-    assert f"% compute, model FLOP utilisation {plan.model_flops_utilisation:.1%})" in (
-        packets.summary()
-    )
+    used = f"model FLOP utilisation {plan.model_flops_utilisation:.1%})"
+    assert f"% compute on the critical path, {used}" in packets.summary()
     stack = get_stack("megatron-core", precision="fp8")
     fp8 = replace(plan, job=replace(plan.job, implementation=stack))
     assert "of the BF16 peak" in fp8.summary() and "of the BF16 peak" not in plan.summary()

@@ -28,8 +28,10 @@ from topoopt.deploy.deployment import deployment
 from topoopt.deploy.job_files import job_files
 from topoopt.deploy.launch import megatron, question_of, torchtitan
 from topoopt.deploy.msccl_files import chunk_paths, token_groups
+from topoopt.fabric import score
 from topoopt.plan.ranks import fills_servers_in_order, ranks_of, ring_ranks
-from topoopt.plan.rebuild import rebuild_fabric
+from topoopt.plan.rebuild import rebuild, rebuild_fabric
+from topoopt.problem.units import format_time
 
 
 @functools.cache
@@ -566,3 +568,24 @@ def test_megatron_gets_an_indexer():
     assert any("share chosen keys" in note for note in notes)
     plain = options(megatron(plan, replace(job, model=get_transformer("deepseek-v3")), layout)[0])
     assert "--experimental-attention-variant" not in plain
+
+
+def test_a_deployment_says_what_megatron_takes_by_its_own_schedule():
+    cluster, notes = to.Cluster(4, 3, "1Gbps"), {}
+    for schedule in ("1f1b", "eager-1f1b"):
+        job = layout_job(
+            tensor=(2,), pipeline=(4,), context=(1,), microbatch=(1,), schedules=(schedule,)
+        )
+        plan = planned(job, cluster, simulated=2, baselines=())
+        notes[schedule] = [one for one in job_files(deployment(plan))[1] if "by 1F1B" in one]
+    built, layout = rebuild(plan), plan.parallelization.layout
+    slower = Placement(replace(layout, schedule="1f1b"), 4, plan.parallelization.order)
+    took = score(built.fabric, built.family.build(slower))
+    assert took > 1.001 * plan.time_s
+    assert notes == {
+        "1f1b": [],
+        "eager-1f1b": [
+            f"Megatron-LM: by 1F1B an iteration takes {format_time(took)} on the plan's network, "
+            f"{took / plan.time_s:.2f} times the plan's"
+        ],
+    }

@@ -42,7 +42,7 @@ def test_folded_experts_and_racks_of_72_are_planned_and_verified(
     assert layout.gpus == servers * gpus
     if choices.stage_layers:
         assert (layout.expert_tensor, layout.stage_layers) == (1, (1, 3))
-        assert layout.modules == ("norms", "up-projections", "activations")
+        assert layout.modules == ("norms", "activations")
     else:
         assert layout.modules == ("norms", "experts")
     assert_valid(plan)

@@ -117,6 +117,11 @@ FREE = (
         "and the norms, which differ, are counted by layer_norms",
     ),
     Free(
+        r"job\.model\.mtp_repeated",
+        "whether modules for multi-token prediction are one, of a model with at most one",
+        lambda change: change.document["job"]["model"]["mtp_layers"] <= 1,
+    ),
+    Free(
         r"job\.model\.operators\.\d+(\.(forward_flops|backward_flops|forward_bytes|backward_bytes"
         r"|parameters|profile_key|output_shape(\.\d+)?|inputs|splits(\.\w+)?))?",
         "the question, where the answer does not depend on it: arithmetic of what memory bounds, "

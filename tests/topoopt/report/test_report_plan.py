@@ -149,7 +149,7 @@ def test_a_layout_is_shown_with_its_speed_and_memory(layout_plan_of):
     for name in ("tensor", "context", "data", "pipeline", "expert", "microbatch"):
         assert shown[name] == str(getattr(layout, name))
     assert shown["microbatches"] == str(plan.global_batch // layout.data // layout.microbatch)
-    assert shown["schedule"] in (layout.schedule, "no pipeline")
+    assert shown["schedule"].split(":")[0] in (layout.schedule, "no pipeline")
     assert (shown["schedule"] == "no pipeline") == (layout.pipeline == 1)
     tokens = plan.global_batch * plan.job.sequence / plan.iteration_time_s
     assert f"{format_count(tokens)} tokens/s" in page.text
@@ -530,5 +530,5 @@ def test_a_file_that_is_not_well_formed_is_refused(tmp_path):
     document = json.loads(shared_plan().to_json())
     document["job"]["server"]["accelerator"] = 3
     (tmp_path / "odd.json").write_text(json.dumps(document))
-    with pytest.raises(to.InputError, match=r"field 'job\.operators\.server\.accelerator'"):
+    with pytest.raises(to.InputError, match=r"field 'job\.server\.accelerator'"):
         render_report(tmp_path / "odd.json")

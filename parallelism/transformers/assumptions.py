@@ -1,0 +1,85 @@
+"""What the times of a placed layout rest on, in sentences."""
+
+from parallelism.device import Server
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.gpu import GpuRates, fitted_on
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.layout import LOOPED
+from parallelism.transformers.links import near_links
+from parallelism.transformers.placement import Placement
+from parallelism.transformers.shares import sums_once
+
+
+def assumptions_of(
+    model: Transformer,
+    placement: Placement,
+    server: Server,
+    implementation: Implementation,
+    rates: GpuRates,
+    memory_reserve: float,
+) -> list[str]:
+    """Return what the times of a placed layout rest on, one sentence each.
+
+    Parameters
+    ----------
+    model : Transformer
+    placement : Placement
+    server : Server
+    implementation : Implementation
+    rates : GpuRates
+    memory_reserve : float
+        Share of each GPU's memory that is left free.
+    """
+    reached = near_links(server).inter_efficiency
+    found = [
+        f"times of products and attention are those of {rates.accelerator.name} with "
+        f"rates fitted on {fitted_on(rates)}",
+        f"the training software is {implementation.stack}: its overlaps, its kernels and "
+        "the memory that it keeps",
+        f"messages to other servers count {1 / reached:g} times their bytes: long ones reach "
+        f"{reached:g} of a NIC's rate",
+    ]
+    schedule, stages = placement.layout.schedule, placement.layout.pipeline
+    megatron = implementation.stack.startswith(("megatron", "nemo"))
+    if megatron and stages > 1 and schedule not in ("1f1b", *LOOPED):
+        found.append(
+            f"Megatron-LM has no schedule {schedule!r}; PyTorch runs it by pipeline.csv of a "
+            "deployment"
+        )
+    if implementation.precision == "fp8":
+        found.append(
+            f"products inside layers are in FP8, at a share of its peak of {rates.fp8_efficiency:g}"
+        )
+    if model.linear is not None:
+        found.append(
+            "kernels of linear attention reach shares of the memory's rate that were fitted on "
+            "Gated DeltaNet on GB200 alone; published runs of hybrid models are met within "
+            "19 % in the mean, 41 % at most"
+        )
+        if placement.layout.context > 1:
+            kda = model.linear.kind == "kda"
+            found.append(
+                "context ranks exchange heads of linear attention before and after its "
+                "kernels, which nothing hides"
+                + ("; no public software does so for Kimi Delta Attention" if kda else "")
+            )
+    if model.indexer is not None:
+        found.append(
+            "no published run that was tuned holds the times and memory of keys that an "
+            "indexer chooses"
+        )
+    if sums_once(model) and placement.layout.tensor > 1:
+        found.append(
+            "attention and feed-forward part of a layer are parallel: a tensor group sums "
+            "their outputs together, and the gradients of their inputs"
+        )
+    if memory_reserve:
+        found.append(f"{memory_reserve:.0%} of each GPU's memory is left free")
+    if implementation.load_imbalance > 1.0:
+        found.append(
+            f"the busiest expert rank has {implementation.load_imbalance:g} times its "
+            "share of tokens"
+        )
+    elif model.experts:
+        found.append("tokens are spread evenly over experts")
+    return found
