@@ -116,8 +116,8 @@ def enumerate_layouts(
         ):  # fmt: skip
             degrees = getattr(wanted, name)
             if degrees and all(whole % degree for degree in degrees):
-                given = " and ".join(map(str, degrees))
-                remedy = f"{name} {given}: {whole} {of} are no multiple; give a divisor"
+                given = " or ".join(map(str, degrees))
+                remedy = f"{whole} {of} are no multiple of {name} {given}; give a divisor, or leave it out"
                 break
         raise InfeasibleError(
             f"model {model.name!r}: no layout fills {gpus} GPUs with a global batch of "
