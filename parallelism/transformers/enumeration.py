@@ -117,7 +117,8 @@ def enumerate_layouts(
             degrees = getattr(wanted, name)
             if degrees and all(whole % degree for degree in degrees):
                 given = " or ".join(map(str, degrees))
-                remedy = f"{whole} {of} are no multiple of {name} {given}; give a divisor, or leave it out"
+                fault = f"{whole} {of} are no multiple of {name} {given}"
+                remedy = f"{fault}; give a divisor, or leave it out"
                 break
         raise InfeasibleError(
             f"model {model.name!r}: no layout fills {gpus} GPUs with a global batch of "
