@@ -140,27 +140,19 @@ class Choices:
         """
         found = []
         for each in fields(self):
-            asked = getattr(self, each.name)
-            if each.name not in _OF_LAYOUTS or asked == each.default:
+            name, asked = _OF_LAYOUTS.get(each.name, each.name), getattr(self, each.name)
+            if not isinstance(asked, tuple) or asked == each.default or each.name in _NO_VALUES:
                 continue
-            name = _OF_LAYOUTS[each.name]
             # Without stages a schedule is nothing but a name.
             these = [one for one in layouts if one.pipeline > 1 or name != "schedule"]
-            name_of = "expert_split" if name == "expert_tensor" else name
-            had = {getattr(layout, name_of) for layout in these}
+            had = {getattr(layout, name) for layout in these}
             if missing := [value for value in asked if value not in had]:
-                found.append(f"{name.replace('_', ' ')} {', '.join(map(str, missing))}")
+                what = name if each.name == "schedules" else each.name.replace("_", " ")
+                found.append(f"{what} {', '.join(map(str, missing))}")
         return found
 
 
-_OF_LAYOUTS = {
-    **{
-        name: name
-        for name in (
-            "tensor", "context", "pipeline", "expert", "microbatch", "virtual_stages", "zero",
-            "recompute", "expert_tensor",
-        )
-    },
-    "schedules": "schedule",
-}  # fmt: skip
-"""Fields of `Choices` whose values are those of a field of `Layout`."""
+_OF_LAYOUTS = {"schedules": "schedule", "expert_tensor": "expert_split"}
+"""Where the field of `Layout` that has the values has another name."""
+_NO_VALUES = ("modules", "stage_layers")
+"""What is taken as a whole: a layout has all of it."""

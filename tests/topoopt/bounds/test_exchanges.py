@@ -43,11 +43,8 @@ HYBRIDS = [replace(JOB, model=model).family(8) for model in (HYBRID, ONE_PART)]
 HEADS = [[x for x in family.layouts() if x.context > 1] for family in HYBRIDS]
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 1), st.integers(0, 10**6), st.integers(0, 5), st.booleans())
-def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -> None:
-    family = FAMILIES[which]
-    layout = LAYOUTS[which][number % len(LAYOUTS[which])]
+def placed_time(family, layout, number, turn, switched):
+    """Return a placement and its simulated time, on a switch or on a random direct network."""
     placements = family.placements(layout)
     placement = placements[turn % len(placements)]
     rate = CLUSTER.port_rate
@@ -58,6 +55,15 @@ def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -
             8, 3, rate, 1e-6, np.random.default_rng(number), CLUSTER.port_model
         )
     time = score(Fabric("any", network, routes), family.build(placement))
+    return placement, time
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 1), st.integers(0, 10**6), st.integers(0, 5), st.booleans())
+def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -> None:
+    family = FAMILIES[which]
+    layout = LAYOUTS[which][number % len(LAYOUTS[which])]
+    placement, time = placed_time(family, layout, number, turn, switched)
     wirings = wirings_of(family, CLUSTER)
     bound = layout_bound(family, wirings, layout)
     assert passes_bound(family, layout, schedule_of(layout, family.batch)).seconds <= bound.seconds
@@ -75,16 +81,7 @@ def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -
 def test_no_placement_or_fabric_beats_the_bound_of_heads(which, number, turn, switched) -> None:
     family = HYBRIDS[which]
     layout = HEADS[which][number % len(HEADS[which])]
-    placements = family.placements(layout)
-    placement = placements[turn % len(placements)]
-    rate = CLUSTER.port_rate
-    if switched:
-        network, routes = ideal_switch(8, 3 * rate, 1e-6)
-    else:
-        network, routes = random_regular(
-            8, 3, rate, 1e-6, np.random.default_rng(number), CLUSTER.port_model
-        )
-    time = score(Fabric("any", network, routes), family.build(placement))
+    placement, time = placed_time(family, layout, number, turn, switched)
     wirings = wirings_of(family, CLUSTER)
     placed = placement_bound(family, wirings, placement)
     assert placed is not None
