@@ -14,8 +14,8 @@ _REACHED = 0.5, 0.38
 """Shares of the memory's rate that kernels reach, forward and backward.
 
 Fitted on seven times of Gated DeltaNet on GB200 (flash-linear-attention's README). Of H20, and of
-KDA, they are 21 to 27 % too short, of retention, whose kernel is that of lightning attention, 19 to
-34 % (``docs/llm.md``). No table of Mamba's kernels was found.
+KDA, they make times 21 to 27 % too short; of retention, whose kernels are those of lightning
+attention, 2 to 25 % too long (``docs/llm.md``). No table of Mamba's kernels was found.
 """
 
 
