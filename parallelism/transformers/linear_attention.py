@@ -88,7 +88,7 @@ class LinearAttention:
         Gated DeltaNet (Yang et al., 2024), Kimi Delta Attention, which forgets by elements of the
         key (Kimi Linear, 2025, section 3), or Mamba-2 (Dao and Gu, 2024), where "queries", "keys",
         "values" are what the paper calls C, B and x. Lightning attention forgets at a fixed rate
-        and has no convolution (MiniMax-01, 2025, section 2.2). Of Mamba-1 (Gu and Dao, 2023) each
+        and has no convolution (MiniMax-01, 2025, section 2). Of Mamba-1 (Gu and Dao, 2023) each
         channel is a head of width 1, and all share one head of queries and keys, which are made of
         the values (with norms, as Jamba's). Of a gated short convolution (LFM2 Technical Report,
         2025) each channel is a head with a key, which the value is multiplied by before the
@@ -195,7 +195,7 @@ class LinearAttention:
 
         None where ranks exchange heads instead, or no way to share out the sequence is known. Of
         lightning attention the states after a rank's tokens, which all gather (MiniMax-01, 2025,
-        section 3.2); of short convolutions the last tokens (flash-linear-attention,
+        section 3, LASP+); of short convolutions the last tokens (flash-linear-attention,
         ``fla/ops/cp``).
         """
         elements = {

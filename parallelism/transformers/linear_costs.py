@@ -68,6 +68,7 @@ def linear_core(
         moved_back = element * (11.0 * value + 15.0 * key * group) + 6.5 * states + 6.0 * scores
         kernels = (5, 10)
     elif linear.kind == "mamba-1":
+        group *= layout.tensor  # each rank needs all of them
         moved = element * (5.0 * value + 2.0 * key * group)
         moved_back = element * (8.0 * value + 2.0 * key * group) + 2.0 * _SUM * key * group
         kernels = (1, 1)

@@ -138,6 +138,11 @@ MINIMAX_M1 = llama_like(
     shared_intermediate_size=0, shared_moe_mode="sigmoid", sliding_window=None,
     layernorm_linear_attention_alpha=3.5565588200778455, tie_word_embeddings=False,
 )  # fmt: skip
+MINIMAX_TEXT = MINIMAX_M1 | {"model_type": "minimax_text_01", "shared_intermediate_size": [0]}
+MINIMAX = {name: value for name, value in MINIMAX_M1.items() if name != "attn_type_list"} | {
+    "model_type": "minimax", "block_size": 256,
+    "layer_types": (["linear_attention"] * 7 + ["full_attention"]) * 10,
+}  # fmt: skip
 JAMBA = llama_like(
     "jamba", 32, 4096, 32, 8, 14336, 65536, attn_layer_offset=4, attn_layer_period=8,
     expert_layer_offset=1, expert_layer_period=2, mamba_conv_bias=True, mamba_d_conv=4,
@@ -175,6 +180,8 @@ PUBLISHED_HYBRIDS: dict[str, tuple[Config, int, float | None]] = {
     "LFM2-8B-A1B": (LFM2_MOE, 8_339_930_560, 1.558),
     # 45.9 without embedding and head, as is printed.
     "MiniMax-M1": (MINIMAX_M1, 456_089_655_296, 48.403),
+    "MiniMax-Text-01": (MINIMAX_TEXT, 456_089_655_296, 48.403),
+    "MiniMax-Text-01-hf": (MINIMAX, 456_089_655_296, 48.403),
     "Jamba-v0.1": (JAMBA, 51_570_323_328, 12.110),
     "Jamba-1.5-Large": (JAMBA_LARGE, 398_555_145_696, 94.149),
     "Falcon-H1-7B": (FALCON_H1, 7_585_513_568, None),
