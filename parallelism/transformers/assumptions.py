@@ -41,7 +41,11 @@ def _of_linear(model: Transformer, linear: LinearAttention, layout: Layout) -> l
         found.append(
             "context ranks exchange heads of linear attention before and after its kernels, which "
             "nothing hides"
-            + ("; no public software does so for Kimi Delta Attention" * (linear.kind == "kda"))
+            + (
+                "; no public software does so for Kimi Delta Attention"
+                if linear.kind == "kda"
+                else ""
+            )
         )
     return found
 

@@ -60,7 +60,7 @@ _KNOWN = frozenset({*_ARCHITECTURAL, "_sliding_window_pattern"})
 # What no part of a `Transformer` says, of families that many people have files of.
 _UNREAD: Mapping[str, str] = {
     "deepseek_v4": "attention to compressed keys",
-    "longcat_flash": "layers of two attentions beside one set of experts, of which some compute nothing,",
+    "longcat_flash": "two attentions beside one set of experts in a layer",
     "mamba": "layers of Mamba-1 alone",
     "mimo_v2_flash": "more key heads where a window slides than elsewhere",
     "recurrentgemma": "recurrence of gated linear units",

@@ -119,7 +119,7 @@ class LinearAttention:
     --------
     >>> mamba = LinearAttention("mamba-1", 1, 8192, 16, 1, convolution_bias=True, step_rank=256)
     >>> mamba.parameters(4096)
-    107569440
+    105308448
     """
 
     kind: Recurrence

@@ -138,7 +138,7 @@ MINIMAX_M1 = llama_like(
     shared_intermediate_size=0, shared_moe_mode="sigmoid", sliding_window=None,
     layernorm_linear_attention_alpha=3.5565588200778455, tie_word_embeddings=False,
 )  # fmt: skip
-MINIMAX_TEXT = MINIMAX_M1 | {"model_type": "minimax_text_01", "shared_intermediate_size": [0]}
+MINIMAX_TEXT = MINIMAX_M1 | {"model_type": "minimax_text_01"}
 MINIMAX = {name: value for name, value in MINIMAX_M1.items() if name != "attn_type_list"} | {
     "model_type": "minimax", "block_size": 256,
     "layer_types": (["linear_attention"] * 7 + ["full_attention"]) * 10,

@@ -54,12 +54,13 @@ def kinds_of(model: Transformer, layout: Layout, ranks: list[Rank]) -> list[Rank
     """
     every = frozenset(range(layout.pipeline))
     keys, heads = (mixing_stages(model, layout, heads=heads) for heads in (False, True))
-    linear = model.linear
-    passed = linear.title if linear is not None and linear.passed_on is not None else ""
+    linear, passed = model.linear, ""
+    if linear is not None and linear.passed_on is not None:
+        passed = f"{'states' if linear.kind == 'lightning' else 'last tokens'} of {linear.title}"
     attending = any(map(model.has_attention, range(model.layers + (model.mtp_layers > 0))))
     what = [
         *(["keys and values"] if attending else []),
-        *([f"what tokens before left of {passed}"] if passed else []),
+        *([passed] if passed else []),
         *(["heads of linear attention, all to all"] if heads else []),
     ]
     kinds = [

@@ -237,7 +237,7 @@ JAMBA, FALCON = hybrid_configs.JAMBA, hybrid_configs.FALCON_H1
         (FALCON, {"projectors_bias": True}, "'projectors_bias' is True"),
         (FALCON, {"layers_block_type": ["mamba"] * 44}, "only hybrid is known"),
         (llama_like("mimo_v2_flash", 2, 64, 4, 2, 96, 99), {}, "more key heads where a window"),
-        (llama_like("longcat_flash", 2, 64, 4, 2, 96, 99), {}, "layers of two attentions beside"),
+        (llama_like("longcat_flash", 2, 64, 4, 2, 96, 99), {}, "two attentions beside one set of"),
     ],
 )  # fmt: skip
 def test_hybrids_refuse_what_they_do_not_model(
