@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from parallelism.operators.shapes import LARGEST
 from parallelism.transformers.config_experts import of_one_width
 from parallelism.transformers.config_fields import ConfigFields
 from parallelism.transformers.config_hybrid import (
@@ -57,11 +58,12 @@ def _lfm2(config: ConfigFields) -> dict[str, Any]:
     if not config.flag("block_auto_adjust_ff_dim", True):
         config.ignore("block_ffn_dim_multiplier", "block_multiple_of")
         return described
-    factor = config.data.get("block_ffn_dim_multiplier", 1.0)
-    config.ignore("block_ffn_dim_multiplier")
+    config.assume(block_ffn_dim_multiplier=1.0)  # null: neither factor nor rounding
+    factor = config.value("block_ffn_dim_multiplier")
     width = int(2 * width / 3)
     if factor is not None:
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or factor * width < 1:
+        number = isinstance(factor, int | float) and not isinstance(factor, bool)
+        if not (number and 1 <= factor * width <= LARGEST):
             raise config.wrong(
                 "block_ffn_dim_multiplier", "give a number that leaves feed-forward parts a width"
             )
@@ -91,15 +93,10 @@ def _minimax(config: ConfigFields) -> dict[str, Any]:
         raise config.wrong(
             "shared_intermediate_size", "only MiniMax without shared experts is known"
         )
-    layers, heads = described["layers"], described["attention"]
-    linear = LinearAttention(
-        "lightning",
-        heads.heads,
-        heads.heads,
-        heads.head_width,
-        heads.head_width,
-        chunk=config.count("block_size", default=256),
-    )
+    layers, attention = described["layers"], described["attention"]
+    heads, width = attention.heads, attention.head_width
+    chunk = config.count("block_size", default=256)
+    linear = LinearAttention("lightning", heads, heads, width, width, chunk=chunk)
     full, kinds = full_layers(config, layers), config.indices("attn_type_list")
     if kinds:
         config.check_length("attn_type_list", len(kinds), layers)
@@ -126,7 +123,8 @@ def _jamba(config: ConfigFields) -> dict[str, Any]:
     made = _periodic(config, "attn_layer", 8, 4, layers)
     full = full_layers(config, layers, "layers_block_type")
     if full is not None:
-        config.agree("layer_types", named(full, layers), "attn_layer_period", named(made, layers))
+        kinds = "layer_types" if config.value("layer_types") else "layers_block_type"
+        config.agree(kinds, named(full, layers), "attn_layer_period", named(made, layers))
     config.expect(
         "mamba_proj_bias", False, because="only mamba layers without biases of projections; "
         "give false",

@@ -219,6 +219,7 @@ JAMBA, FALCON = hybrid_configs.JAMBA, hybrid_configs.FALCON_H1
         (LFM2, {"tie_word_embeddings": False}, "tie_word_embeddings says otherwise"),
         (LFM2, {"block_ff_dim": 10752}, "intermediate_size says otherwise"),
         (LFM2, {"block_ffn_dim_multiplier": "1"}, "give a number that leaves feed-forward parts"),
+        (LFM2, {"block_ffn_dim_multiplier": 1e300}, "give a number that leaves feed-forward parts"),
         (LFM2, {"full_attn_idxs": [16]}, "give layers from 0 to 15"),
         (LFM2, {"layer_types": ["conv"] * 16}, "'full_attn_idxs' is [2, 5, 8, 10, 12, 14]; it mak"),
         (LFM2, {"layer_types": ["mamba"] * 16}, "only full_attention and conv are known"),
