@@ -105,8 +105,8 @@ def _layer_activations(
         fed, read = model.has_feed_forward(layer) and not again, 0
         if model.has_attention(layer):
             read = gathered_width(model, together=products == 1 and fed)
-        elif model.has_linear(layer):
-            read = hidden
+        if model.has_linear(layer):
+            read = max(read, hidden)
         gathered = read + hidden * (fed and (products > 1 or not read))
         rest += cast * (tokens - own) * gathered
     rest += model.norms(layer) * implementation.norm_bytes * own * hidden
@@ -117,7 +117,7 @@ def _layer_activations(
         rest += _attention_activations(model, layout, tokens, element, cast, sparse=sparse)
         if model.has_indexer(layer):
             rest += _indexer_activations(model, layout, tokens, sequence, element)
-    elif model.linear is not None and model.has_linear(layer):
+    if model.linear is not None and model.has_linear(layer):
         linear = model.linear.within(sequence_of(model, sequence))
         rest += _linear_activations(linear, layout, tokens, element, cast)
     if "experts" in again or "feed-forward" in again:
@@ -224,19 +224,26 @@ def _linear_activations(
     repeated for each head (Megatron-Core, ``gated_delta_net``), of a context rank those of its
     heads and all tokens; each token's products with those
     before it in its chunk; numbers of each head in FP32; the gate, the output, and the output as
-    the last projection reads it.
+    the last projection reads it. Lightning attention has queries, keys and values before and after
+    their nonlinearity, and no numbers. A short convolution keeps its product with the keys and what
+    it made of that, Mamba-1 values before and after the convolution, steps, and what both are made
+    of before and after norms.
     """
     linear = linear.shared_by(layout.tensor * layout.context)
-    scalars = 4.0 * (linear.keys if linear.kind == "kda" else 3 * linear.heads)
+    numbers, after = 0.0, 0
     if linear.kind == "mamba-2":
         # Its kernel convolves again, and multiplies within chunks again (mamba_ssm,
         # ``mamba_split_conv1d_scan_combined``).
-        kept = element * (linear.mixed + 2 * linear.values)
-    else:
-        each = 2 * linear.key_width + linear.value_width + linear.chunk
-        kept = element * (linear.mixed + linear.heads * each + 2 * linear.values)
-    kept += scalars + cast * linear.values
-    narrow = element * tokens * linear.low_ranks
+        numbers = 12.0 * linear.heads
+    elif linear.kind == "lightning":
+        after = linear.mixed
+    elif linear.kind == "mamba-1":
+        after = 2 * linear.values
+    elif linear.kind != "short-convolution":
+        numbers = 4.0 * (linear.keys if linear.kind == "kda" else 3 * linear.heads)
+        after = linear.heads * (2 * linear.key_width + linear.value_width + linear.chunk)
+    kept = element * (linear.mixed + after + 2 * linear.values) + numbers + cast * linear.values
+    narrow = element * tokens * (linear.low_ranks + 2 * linear.from_values)
     return narrow + tokens * kept / layout.tensor
 
 

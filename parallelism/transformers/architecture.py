@@ -81,7 +81,8 @@ class Transformer:
         They are one module, used ``mtp_layers`` times (Nemotron 3, Megatron-Core's
         ``mtp_use_repeated_layer``): weights count once, work and activations each time.
     linear : LinearAttention, optional
-        Instead of ``attention`` in all layers but its ``full_layers``; only if ``causal``.
+        Instead of ``attention`` in all layers but its ``full_layers``, or beside it; only if
+        ``causal``.
     without_feed_forward, without_attention : tuple of int
         Layers of one part (and half of the norms) only, in ascending order (Nemotron-H). Modules
         for multi-token prediction then have attention and a feed-forward part all the same.
@@ -215,7 +216,15 @@ class Transformer:
 
     def has_attention(self, layer: int) -> bool:
         """Whether tokens meet each other's keys in a layer."""
-        return layer not in self.without_attention and not self.has_linear(layer)
+        if layer in self.without_attention:
+            return False
+        beside = self.linear is not None and self.linear.beside_attention
+        return beside or not self.has_linear(layer)
+
+    @property
+    def exchanges_heads(self) -> bool:
+        """Whether ranks of a context group exchange heads of linear attention."""
+        return self.linear is not None and self.linear.exchanges_heads
 
     @property
     def indexer(self) -> Indexer | None:
@@ -314,7 +323,7 @@ class Transformer:
             common += self.attention.parameters(self.hidden)
             if self.attention.latent and not self.has_indexer(layer):
                 common -= self.attention.latent.indexer_parameters(self.hidden)
-        elif self.linear is not None and self.has_linear(layer):
+        if self.linear is not None and self.has_linear(layer):
             common += self.linear.parameters(self.hidden)
         if not self.has_feed_forward(layer):
             return common

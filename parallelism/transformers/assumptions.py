@@ -4,10 +4,50 @@ from parallelism.device import Server
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.gpu import GpuRates, fitted_on
 from parallelism.transformers.implementation import Implementation
-from parallelism.transformers.layout import LOOPED
+from parallelism.transformers.layout import LOOPED, Layout
+from parallelism.transformers.linear_attention import LinearAttention
 from parallelism.transformers.links import near_links
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.shares import sums_once
+
+
+def _of_linear(model: Transformer, linear: LinearAttention, layout: Layout) -> list[str]:
+    """Return what the times of linear attention rest on."""
+    found = []
+    if linear.kind in ("gated-deltanet", "kda", "mamba-2"):
+        found.append(
+            "kernels of linear attention reach shares of the memory's rate that were fitted on "
+            "Gated DeltaNet on GB200 alone; published runs of hybrid models are met within "
+            "19 % in the mean, 41 % at most"
+        )
+    else:
+        found.append(
+            f"no published run holds the times of {linear.title}"
+            + ("" if linear.kind == "short-convolution" else ", whose kernels reach shares of the "
+               "memory's rate that were fitted on Gated DeltaNet on GB200 alone")
+        )  # fmt: skip
+    if linear.beside_attention and layout.tensor > 1:
+        found.append(
+            f"attention and {linear.title} of a layer are parallel: a tensor group sums their "
+            "outputs together, which Megatron Bridge does one after the other"
+        )
+    if layout.context > 1 and linear.passed_on is not None:
+        what = "states after" if linear.kind == "lightning" else "the last of"
+        found.append(
+            f"context ranks pass on {what} their tokens for {linear.title}, as ranks of contiguous "
+            "shares of a sequence can; Megatron-LM has no such layers"
+        )
+    elif layout.context > 1:
+        found.append(
+            "context ranks exchange heads of linear attention before and after its kernels, which "
+            "nothing hides"
+            + (
+                "; no public software does so for Kimi Delta Attention"
+                if linear.kind == "kda"
+                else ""
+            )
+        )
+    return found
 
 
 def assumptions_of(
@@ -51,18 +91,7 @@ def assumptions_of(
             f"products inside layers are in FP8, at a share of its peak of {rates.fp8_efficiency:g}"
         )
     if model.linear is not None:
-        found.append(
-            "kernels of linear attention reach shares of the memory's rate that were fitted on "
-            "Gated DeltaNet on GB200 alone; published runs of hybrid models are met within "
-            "19 % in the mean, 41 % at most"
-        )
-        if placement.layout.context > 1:
-            kda = model.linear.kind == "kda"
-            found.append(
-                "context ranks exchange heads of linear attention before and after its "
-                "kernels, which nothing hides"
-                + ("; no public software does so for Kimi Delta Attention" if kda else "")
-            )
+        found += _of_linear(model, model.linear, placement.layout)
     if model.indexer is not None:
         found.append(
             "no published run that was tuned holds the times and memory of keys that an "

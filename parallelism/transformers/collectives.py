@@ -9,6 +9,7 @@ from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout, Module
+from parallelism.transformers.linear_attention import LinearAttention
 from parallelism.transformers.links import CollectiveKind
 from parallelism.transformers.reach import copies_sent
 from parallelism.transformers.shares import (
@@ -105,7 +106,11 @@ def layer_communications(
     once, and so keeps). Of linear attention each context rank does a share of the heads on the
     whole sequence: an all-to-all before the convolution brings it what these need
     (`LinearAttention.exchanged`), and one after the kernels takes their outputs back
-    (Megatron-Core, ``mamba_context_parallel.py``, ``gated_delta_net.py``). Experts get each
+    (Megatron-Core, ``mamba_context_parallel.py``, ``gated_delta_net.py``); or it has tokens of its
+    own, and the states or tokens before these go round (`LinearAttention.passed_on`). Of Mamba-1
+    tensor ranks sum steps, keys and queries, which are made of all channels, and their gradients
+    (vLLM's ``mamba_mixer.py`` splits it so). Where attention is beside linear attention, each rank
+    adds its shares of both outputs before they are summed. Experts get each
     token's copies by all-to-all and give them back; the busiest rank counts, with its
     ``load_imbalance``, and again both ways where experts are computed again: Megatron-Core's
     checkpoints do all of a part's forward pass. With both, the tensor ranks that split an expert
@@ -147,12 +152,13 @@ def _layer_pass(
     dense = model.has_feed_forward(layer) and (experts is None or experts.shared > 0)
     together = dense and sums_once(model) and only is None
     attends = only is None and model.has_attention(layer)
+    meets = only is None and model.has_linear(layer)
     # Bytes of what a group of ranks reads and of what it returns.
     blocks: list[tuple[float, float, int, bool]] = []
     if attends:
-        read = element * tokens * gathered_width(model, together=together)
+        read = element * tokens * gathered_width(model, together=together or meets)
         blocks.append((read, whole, layout.tensor, False))
-    elif only is None and model.has_linear(layer):
+    elif meets:
         blocks.append((whole, whole, layout.tensor, False))
     if dense and not together:
         blocks.append((whole, whole, layout.tensor, False))
@@ -197,12 +203,8 @@ def _layer_pass(
         yield Communication(
             "ring", "context", layout.context, element * tokens * width, passed, when
         )
-    exchanges = layout.context > 1 and only is None and model.has_linear(layer)
-    if exchanges and model.linear is not None:
-        linear = model.linear.shared_by(layout.tensor * layout.context)
-        for wide in (linear.exchanged, linear.values):
-            sent = element * tokens * wide / layout.tensor
-            yield Communication("alltoall", "context", layout.context, sent, 1, when, exposed=True)
+    if meets and model.linear is not None:
+        yield from _linear_messages(model.linear, layout, element, tokens, when)
     if experts is not None and layout.expert > 1:
         copies = split_tokens(tokens, layout) * implementation.load_imbalance
         copies *= copies_sent(experts, layout, implementation)
@@ -215,6 +217,26 @@ def _layer_pass(
             "alltoall", "expert", layout.expert, sent, times, when,
             experts if implementation.forwarded_tokens else None,
         )  # fmt: skip
+
+
+def _linear_messages(
+    linear: LinearAttention, layout: Layout, element: float, tokens: float, when: When
+) -> Iterator[Communication]:
+    """Yield what linear attention sends in a pass between its projections."""
+    tensor, context = layout.tensor, layout.context
+    if tensor > 1 and linear.from_values:
+        made = element * tokens * linear.from_values
+        yield Communication("allreduce", "tensor", tensor, made, 1, when, exposed=True)
+    if context == 1:
+        return
+    if linear.passed_on is not None:
+        passed = element * layout.microbatch * linear.passed_on / tensor
+        yield Communication("ring", "context", context, passed, 1, when)
+        return
+    linear = linear.shared_by(tensor * context)
+    for wide in (linear.exchanged, linear.values):
+        sent = element * tokens * wide / tensor
+        yield Communication("alltoall", "context", context, sent, 1, when, exposed=True)
 
 
 def _tensor_block(

@@ -34,14 +34,14 @@ def _sparse_layers(config: ConfigFields, layers: int) -> dict[str, Any]:
 
 
 def _mixtral(config: ConfigFields) -> dict[str, Any]:
-    return _of_one_width(config, windowed_throughout(config))
+    return of_one_width(config, windowed_throughout(config))
 
 
 def _phimoe(config: ConfigFields) -> dict[str, Any]:
     # The bias of the vocabulary projection is left out: 32,064 parameters of 42 billion.
     config.flag("lm_head_bias", False)
     described = windowed_throughout(config, **biased(config))
-    return _of_one_width(config, described) | {"norm": "layernorm"}
+    return of_one_width(config, described) | {"norm": "layernorm"}
 
 
 def _dbrx(config: ConfigFields) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _dbrx(config: ConfigFields) -> dict[str, Any]:
     }
 
 
-def _of_one_width(config: ConfigFields, described: dict[str, Any], **more: Any) -> dict[str, Any]:
+def of_one_width(config: ConfigFields, described: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Add experts as wide as ``intermediate_size`` says, in every layer."""
     experts = Experts(
         config.count("num_local_experts", "num_experts"),
@@ -77,17 +77,17 @@ def _of_one_width(config: ConfigFields, described: dict[str, Any], **more: Any) 
 
 
 def _granite_moe(config: ConfigFields) -> dict[str, Any]:
-    return _of_one_width(config, plain(config, kv_default=True, **biased(config)))
+    return of_one_width(config, plain(config, kv_default=True, **biased(config)))
 
 
 def _olmoe(config: ConfigFields) -> dict[str, Any]:
-    return _of_one_width(config, plain(config, kv_default=True, wide_norm=True, **biased(config)))
+    return of_one_width(config, plain(config, kv_default=True, wide_norm=True, **biased(config)))
 
 
 def _minimax_m2(config: ConfigFields) -> dict[str, Any]:
     described = plain(config, wide_norm=config.flag("use_qk_norm", True), head_dim=128)
     config.expect("mtp_transformer_layers", 1, because="only modules of one layer are known")
-    described = _of_one_width(config, described, router_bias=True)
+    described = of_one_width(config, described, router_bias=True)
     return described | {"mtp_layers": modules_of(config, "num_mtp_modules")}
 
 
@@ -95,7 +95,7 @@ def _gpt_oss(config: ConfigFields) -> dict[str, Any]:
     described = windowed(
         config, head_dim=64, width=128, every=2, sinks=True, **biased(config, True)
     )
-    return _of_one_width(config, described, router_bias=True) | {"bias": True}
+    return of_one_width(config, described, router_bias=True) | {"bias": True}
 
 
 def _hunyuan_moe(config: ConfigFields) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _hunyuan_moe(config: ConfigFields) -> dict[str, Any]:
     for name, only in (("num_shared_expert", 1), ("moe_intermediate_size", width)):
         if config.alike(name, default=only, least=0) != only:
             raise config.wrong(name, f"only {only} is known; plan with a model file")
-    return _of_one_width(config, described, shared=1, shared_width=width)
+    return of_one_width(config, described, shared=1, shared_width=width)
 
 
 def _llama4(config: ConfigFields) -> dict[str, Any]:

@@ -31,7 +31,9 @@ _OLD_NAMES = {"attention": _FULL, "mamba": _LINEAR}
 _BLOCKS = {"M": _LINEAR, "*": _FULL, "-": "mlp", "E": "moe"}
 
 
-def _full_layers(config: ConfigFields, layers: int, *names: str) -> tuple[int, ...] | None:
+def full_layers(
+    config: ConfigFields, layers: int, *names: str, linear: str = _LINEAR
+) -> tuple[int, ...] | None:
     """Return the layers that meet all keys by a list of kinds; None where it is not given.
 
     Parameters
@@ -40,8 +42,11 @@ def _full_layers(config: ConfigFields, layers: int, *names: str) -> tuple[int, .
     layers : int
     *names : str
         Spellings of the list besides ``layer_types``.
+    linear : str
+        What the family calls its other layers.
     """
-    known, found = (_FULL, _LINEAR, *_OLD_NAMES), dict[str, list[str]]()
+    known = [_FULL, linear, *(_OLD_NAMES if linear == _LINEAR else ())]
+    found = dict[str, list[str]]()
     for name in ("layer_types", *names):
         listed = config.words(name, known, "; plan with a model file")
         if listed:
@@ -55,12 +60,21 @@ def _full_layers(config: ConfigFields, layers: int, *names: str) -> tuple[int, .
     return tuple(layer for layer, kind in enumerate(kinds) if kind == _FULL)
 
 
-def _named(full: tuple[int, ...], layers: int) -> list[str]:
+def listed_layers(config: ConfigFields, name: str, layers: int) -> tuple[int, ...]:
+    """Return the layers of a list of numbers in ascending order, none where it is not given."""
+    listed = config.indices(name)
+    for place, layer in enumerate(listed):
+        if not 0 <= layer < layers:
+            raise config.wrong_entry(name, place, f"give layers from 0 to {layers - 1}")
+    return tuple(sorted(set(listed)))
+
+
+def named(full: tuple[int, ...], layers: int) -> list[str]:
     """Return a kind for each layer, of those that meet all keys."""
     return [_FULL if layer in full else _LINEAR for layer in range(layers)]
 
 
-def _but_for(
+def but_for(
     linear: LinearAttention, full: tuple[int, ...], layers: int
 ) -> dict[str, LinearAttention | None]:
     """Return the linear attention of a model but for its full layers, or none where all are."""
@@ -81,9 +95,9 @@ def _gated_deltanet(config: ConfigFields) -> dict[str, Any]:
     layers = described["layers"]
     every = config.count("full_attention_interval", default=4)
     made = tuple(range(every - 1, layers, every))
-    full = _full_layers(config, layers)
+    full = full_layers(config, layers)
     if full is not None:
-        kinds = (_named(full, layers), _named(made, layers))
+        kinds = (named(full, layers), named(made, layers))
         config.agree("layer_types", kinds[0], "full_attention_interval", kinds[1], usual=4)
     full = made if full is None else full
     linear = LinearAttention(
@@ -95,7 +109,7 @@ def _gated_deltanet(config: ConfigFields) -> dict[str, Any]:
         config.count("linear_conv_kernel_dim", default=4),
     )
     modules = modules_of(config, "mtp_num_hidden_layers")
-    return described | {"mtp_layers": modules} | _but_for(linear, full, layers)
+    return described | {"mtp_layers": modules} | but_for(linear, full, layers)
 
 
 def _qwen3_next(config: ConfigFields) -> dict[str, Any]:
@@ -129,14 +143,14 @@ def _kimi_linear(config: ConfigFields) -> dict[str, Any]:
     heads = _kimi_size(config, kda, "num_heads", "linear_num_heads", 32)
     width = _kimi_size(config, kda, "head_dim", "linear_head_dim", 128)
     taps = _kimi_size(config, kda, "short_conv_kernel_size", "linear_conv_kernel_dim", 4)
-    full, listed = _full_layers(config, layers), _kimi_layers(kda, layers)
+    full, listed = full_layers(config, layers), _kimi_layers(kda, layers)
     if full is not None and listed is not None:
-        kinds = (_named(full, layers), _named(listed, layers))
+        kinds = (named(full, layers), named(listed, layers))
         config.agree("layer_types", kinds[0], "linear_attn_config", kinds[1])
     full = listed if full is None else full
     full = tuple(range(4, layers, 4)) if full is None else full
     linear = LinearAttention("kda", heads, heads, width, width, taps)
-    return dense_first(config, described, 1) | _but_for(linear, full, layers)
+    return dense_first(config, described, 1) | but_for(linear, full, layers)
 
 
 def _kimi_size(config: ConfigFields, kda: ConfigFields, inner: str, outer: str, usual: int) -> int:
@@ -172,21 +186,23 @@ def _kimi_layers(kda: ConfigFields, layers: int) -> tuple[int, ...] | None:
     return tuple(layer - 1 for layer in sorted(full))
 
 
-def _mamba(config: ConfigFields, hidden: int) -> LinearAttention:
-    """Read Mamba-2 as Granite and Bamba spell it."""
+def mamba(config: ConfigFields, whole: int, said: str) -> LinearAttention:
+    """Read Mamba-2 as Granite, Bamba and Falcon-H1 spell it.
+
+    ``whole`` is the width of all heads, and ``said`` the fields that it is made of.
+    """
     config.expect(
         "mamba_proj_bias", False, because="only mamba layers without biases of projections; "
         "give false",
     )  # fmt: skip
     heads = config.count("mamba_n_heads", default=128)
-    whole = config.count("mamba_expand", default=2) * hidden
     shared = max(whole // heads, 1)
     auto = config.value("mamba_d_head") == "auto"
     width = shared if auto else config.count("mamba_d_head", default=shared)
     if heads * width != whole:
         raise config.wrong(
-            "mamba_n_heads", f"heads of {width} are not mamba_expand * hidden_size = {whole} "
-            "together; give mamba_n_heads and mamba_d_head whose product it is",
+            "mamba_n_heads", f"heads of {width} are not {said} = {whole} together; give "
+            "mamba_n_heads and mamba_d_head whose product it is",
         )  # fmt: skip
     return LinearAttention(
         "mamba-2",
@@ -200,11 +216,17 @@ def _mamba(config: ConfigFields, hidden: int) -> LinearAttention:
     )
 
 
+def expanded(config: ConfigFields, hidden: int) -> tuple[int, str]:
+    """Return the width of all heads of mamba, and the fields that it is made of."""
+    return config.count("mamba_expand", default=2) * hidden, "mamba_expand * hidden_size"
+
+
 def _granite_hybrid(config: ConfigFields) -> dict[str, Any]:
     described = plain(config, kv_default=True, **biased(config))
     layers, shared = described["layers"], config.count("shared_intermediate_size")
-    full = _full_layers(config, layers, "layers_block_type")
-    described |= _but_for(_mamba(config, described["hidden"]), full or (), layers)
+    full = full_layers(config, layers, "layers_block_type")
+    linear = mamba(config, *expanded(config, described["hidden"]))
+    described |= but_for(linear, full or (), layers)
     experts = config.count("num_local_experts", least=0)
     each = config.count("num_experts_per_tok", default=2, least=0)
     if not experts:
@@ -217,14 +239,9 @@ def _bamba(config: ConfigFields) -> dict[str, Any]:
     config.assume(num_key_value_heads=8)
     described = llama(config)
     layers = described["layers"]
-    listed = config.indices("attn_layer_indices")
-    for place, layer in enumerate(listed):
-        if not 0 <= layer < layers:
-            raise config.wrong_entry(
-                "attn_layer_indices", place, f"give layers from 0 to {layers - 1}"
-            )
-    full = tuple(sorted(set(listed)))
-    return described | _but_for(_mamba(config, described["hidden"]), full, layers)
+    full = listed_layers(config, "attn_layer_indices", layers)
+    linear = mamba(config, *expanded(config, described["hidden"]))
+    return described | but_for(linear, full, layers)
 
 
 def _blocks(config: ConfigFields, *lists: str, pattern: str) -> tuple[str, list[str]]:

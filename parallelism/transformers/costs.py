@@ -91,16 +91,16 @@ def _layer_costs(
     length = sequence_of(model, sequence)
     tokens = tokens_of(model, layout, sequence)
     element = float(model.dense_bytes)
-    core = rest = fed = PassCosts()
+    core = met = rest = fed = PassCosts()
     if model.has_attention(layer):
         core = attention_core(model, layout, implementation, layer=layer, sequence=length)
         rest = projections(model, layout, implementation, tokens)
         latent = model.attention.latent
         if latent is not None and model.has_indexer(layer):
             rest += indexer_costs(model, latent, layout, implementation, length)
-    elif model.linear is not None and model.has_linear(layer):
-        core = linear_core(model, model.linear.within(length), layout, tokens)
-        rest = linear_projections(model, model.linear, layout, implementation, tokens)
+    if model.linear is not None and model.has_linear(layer):
+        met = linear_core(model, model.linear.within(length), layout, tokens)
+        rest += linear_projections(model, model.linear, layout, implementation, tokens)
     if model.has_experts(layer):
         assert model.experts is not None
         fed = expert_costs(model, model.experts, layout, implementation, tokens)
@@ -117,7 +117,7 @@ def _layer_costs(
     moved = norms * implementation.norms / implementation.elementwise
     rest += elementwise(moved * 2 * hidden, moved * 3 * hidden, norms)
     rest += elementwise(parts * (3 * hidden + masks), parts * (3 * hidden + masks), parts)
-    whole = core + rest
+    whole = core + met + rest
     if layout.recompute == "full":
         again = whole.forward
         if model.has_feed_forward(layer) and not model.has_experts(layer):
@@ -146,7 +146,8 @@ def _second_products(
     counts.
     """
     attention, element, tensor = model.attention, float(model.dense_bytes), layout.tensor
-    usual = model.has_attention(layer) and attention.latent is None and not attention.output_gate
+    usual = attention.latent is None and not attention.output_gate
+    usual = usual and model.has_attention(layer) and not model.has_linear(layer)
     fed = model.has_feed_forward(layer) and not model.has_experts(layer) and model.gated
     if not (usual and fed):
         return rest.every_second_product()

@@ -191,7 +191,7 @@ class LayoutFamily:
         tasks = self._built.get((placement, False))
         if tasks is None:
             schedule = schedule_of(placement.layout, self.batch)
-            heads = self.model.linear is not None
+            heads = self.model.exchanges_heads
             if expected_tasks(placement, schedule, heads=heads) >= REDUCED_FROM:
                 tasks = reduced_tasks(placement, schedule, self.loads(placement))
             if tasks is None:
@@ -216,7 +216,7 @@ class LayoutFamily:
     def expected_bytes(self, placement: Placement) -> float:
         """Return what the arrays of its task graph take, about; see `sizes.expected_bytes`."""
         schedule = schedule_of(placement.layout, self.batch)
-        return expected_bytes(placement, schedule, heads=self.model.linear is not None)
+        return expected_bytes(placement, schedule, heads=self.model.exchanges_heads)
 
     def microbatched(self, placement: Placement, microbatches: int) -> TaskGraph | None:
         """Return one iteration; None for more than one part: microbatches are the layout's own."""

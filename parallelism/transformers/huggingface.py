@@ -20,11 +20,12 @@ from parallelism.transformers.config_dense import DENSE_FAMILIES
 from parallelism.transformers.config_experts import EXPERT_FAMILIES
 from parallelism.transformers.config_fields import ConfigFields
 from parallelism.transformers.config_hybrid import HYBRID_FAMILIES
+from parallelism.transformers.config_mixers import MIXER_FAMILIES
 from parallelism.transformers.config_parts import modules_of
 
 # The sequence of a job that names none, if the model allows as many.
 DEFAULT_SEQUENCE = 4096
-_FAMILIES = {**DENSE_FAMILIES, **EXPERT_FAMILIES, **HYBRID_FAMILIES}
+_FAMILIES = {**DENSE_FAMILIES, **EXPERT_FAMILIES, **HYBRID_FAMILIES, **MIXER_FAMILIES}
 
 # What changes the architecture where a family has it, and values with which it does not.
 _ARCHITECTURAL: Mapping[str, tuple[object, ...]] = {
@@ -59,12 +60,9 @@ _KNOWN = frozenset({*_ARCHITECTURAL, "_sliding_window_pattern"})
 # What no part of a `Transformer` says, of families that many people have files of.
 _UNREAD: Mapping[str, str] = {
     "deepseek_v4": "attention to compressed keys",
-    "falcon_h1": "attention and Mamba-2 side by side in a layer",
-    "jamba": "Mamba-1",
-    "lfm2": "gated short convolution in place of attention",
-    "lfm2_moe": "gated short convolution in place of attention",
-    "mamba": "Mamba-1",
-    "minimax": "lightning attention",
+    "longcat_flash": "two attentions beside one set of experts in a layer",
+    "mamba": "layers of Mamba-1 alone",
+    "mimo_v2_flash": "more key heads where a window slides than elsewhere",
     "recurrentgemma": "recurrence of gated linear units",
     "rwkv": "recurrence",
     "t5": "pair of encoder and decoder",

@@ -14,14 +14,15 @@ _REACHED = 0.5, 0.38
 """Shares of the memory's rate that kernels reach, forward and backward.
 
 Fitted on seven times of Gated DeltaNet on GB200 (flash-linear-attention's README). Of H20, and of
-KDA, they are 21 to 27 % too short (``docs/llm.md``). No table of Mamba-2's kernels was found.
+KDA, they make times 21 to 27 % too short; of retention, whose kernels are those of lightning
+attention, 2 to 25 % too long (``docs/llm.md``). No table of Mamba's kernels was found.
 """
 
 
 def linear_core(
     model: Transformer, linear: LinearAttention, layout: Layout, tokens: float
 ) -> PassCosts:
-    """Return the chunked kernels through which the tokens of a layer meet, on one GPU.
+    """Return the kernels through which the tokens of a layer meet, on one GPU.
 
     Parameters
     ----------
@@ -37,7 +38,8 @@ def linear_core(
         Kernels multiply whole squares of a chunk, masked or not. Each reads what it needs from
         memory and writes what it makes, so that they are limited by bytes, which are counted as
         many as take the time at the full rate. A context rank has as many times fewer heads as
-        more tokens.
+        more tokens, or its own tokens of all heads, which is as much. A short convolution needs
+        none beside the products by keys and queries, which `linear_projections` counts.
 
     Notes
     -----
@@ -46,18 +48,35 @@ def linear_core(
     again, then the gradients of each step in reverse (flash-linear-attention,
     ``fla/ops/gated_delta_rule/chunk.py``). Of Mamba-2 forward: states of chunks, their recurrence,
     queries by keys of a chunk (once for all heads of a group), outputs; backward these again, and
-    gradients in reverse (``mamba_ssm/ops/triton/ssd_combined.py``).
+    gradients in reverse (``mamba_ssm/ops/triton/ssd_combined.py``). Of lightning attention the same
+    without a matrix to invert: states of chunks and outputs, backward states in FP32, both again,
+    and gradients (flash-linear-attention, ``fla/ops/simple_gla/chunk.py``). Of Mamba-1 one scan
+    from token to token, which reads values, steps and gate and writes the output with and without
+    its gate; backward all of these, gradients of keys and queries summed in FP32 over channels
+    (``mamba_ssm/ops/selective_scan_interface.py``).
     """
+    if linear.kind == "short-convolution":
+        return PassCosts()
     element, linear = float(model.dense_bytes), linear.shared_by(layout.tensor * layout.context)
     flops, back = core_flops_of_token(linear)
     chunk, key, value = float(linear.chunk), float(linear.key_width), float(linear.value_width)
     state = key * value
+    group = linear.key_heads / linear.heads  # keys that each head has for itself
     if linear.kind == "mamba-2":
-        group = linear.key_heads / linear.heads  # keys that each head has for itself
         states, scores = _SUM * state / chunk, _SUM * chunk * group
         moved = element * (3.0 * value + 3.0 * key * group) + 3.0 * states + 2.0 * scores
         moved_back = element * (11.0 * value + 15.0 * key * group) + 6.5 * states + 6.0 * scores
         kernels = (5, 10)
+    elif linear.kind == "mamba-1":
+        group *= layout.tensor  # each rank needs all of them
+        moved = element * (5.0 * value + 2.0 * key * group)
+        moved_back = element * (8.0 * value + 2.0 * key * group) + 2.0 * _SUM * key * group
+        kernels = (1, 1)
+    elif linear.kind == "lightning":
+        states = state / chunk
+        moved = element * (3.0 * key + 3.0 * value + 2.0 * states)
+        moved_back = element * (8.0 * key + 6.0 * value) + 5.0 * _SUM * states
+        kernels = (2, 4)
     else:
         states = element * state / chunk
         moved = element * (7.0 * key + 6.0 * value + 6.0 * chunk) + 2.0 * states
@@ -83,13 +102,23 @@ def linear_core(
 
 
 def core_flops_of_token(linear: LinearAttention) -> tuple[float, float]:
-    """Return the operations of one head's kernels for one token, forward and backward."""
+    """Return the operations of one head's kernels for one token, forward and backward.
+
+    Of Mamba-1 nine for each element of the state, as its authors count (state-spaces/mamba, issue
+    110), and twice as many backward after these are done again. None of a short convolution.
+    """
     chunk, key, value = float(linear.chunk), float(linear.key_width), float(linear.value_width)
     state = key * value
-    if linear.kind == "mamba-2":
+    if linear.kind == "short-convolution":
+        return 0.0, 0.0
+    if linear.kind == "mamba-1":
+        return 9.0 * state, 27.0 * state
+    if linear.kind in ("mamba-2", "lightning"):
         square = 2.0 * chunk * key * linear.key_heads / linear.heads
         forward = square + 2.0 * chunk * value + 4.0 * state
-        return forward, 3.0 * square + 6.0 * chunk * value + 10.0 * state
+        # Lightning attention's products within chunks are done once again, Mamba-2's outputs, too.
+        again = 4.0 if linear.kind == "lightning" else 6.0
+        return forward, 3.0 * square + again * chunk * value + 10.0 * state
     forward = 6.0 * chunk * key + 4.0 * chunk * value + 6.0 * state + chunk**2 / 3.0
     return forward, 16.0 * chunk * key + 10.0 * chunk * value + 16.0 * state + 4.0 * chunk**2
 
@@ -98,9 +127,12 @@ def stated_flops_of_token(linear: LinearAttention) -> float:
     """Return one head's forward operations for one token by the convention of published figures.
 
     As Megatron-LM counts (``num_floating_point_operations``): seven for each element of Mamba-2's
-    state, eight of the others', whatever the chunk.
+    state, eight of Gated DeltaNet's and KDA's, whatever the chunk. It has no others: four of
+    lightning attention, for keys by values and queries by states; Mamba-1's as in
+    `core_flops_of_token`.
     """
-    return (7.0 if linear.kind == "mamba-2" else 8.0) * linear.key_width * linear.value_width
+    each = {"mamba-2": 7.0, "lightning": 4.0, "mamba-1": 9.0, "short-convolution": 0.0}
+    return each.get(linear.kind, 8.0) * linear.key_width * linear.value_width
 
 
 def linear_projections(
@@ -112,8 +144,9 @@ def linear_projections(
 ) -> PassCosts:
     """Return the passes of a layer's projections, convolution, norms of heads, and gate.
 
-    KDA's narrow projections are done by each tensor rank, as those to latent vectors are. What
-    context ranks exchange is put in order before it is sent and after it came.
+    KDA's narrow projections are done by each tensor rank, as those to latent vectors are. Mamba-1's
+    step, key and query are sums over all channels: each tensor rank has all of them, of all tokens.
+    What context ranks exchange is put in order before it is sent and after it came.
     """
     hidden, tensor, element = model.hidden, layout.tensor, float(model.dense_bytes)
     sums = operands(model, implementation, layer=True)
@@ -125,18 +158,27 @@ def linear_projections(
         costs += product_costs(own, linear.low_ranks, hidden, 1, *sums)
         for width in (linear.keys, linear.values):
             costs += product_costs(tokens, width / tensor, linear.low_ranks / 2, 1, *sums)
+    if linear.from_values:
+        channels = linear.values / tensor
+        costs += product_costs(tokens, linear.from_values, channels, 1, *sums)
+        costs += product_costs(tokens, channels, linear.step_rank, 1, *sums)
+        narrow = element * tokens * linear.from_values  # their norms
+        costs += elementwise(2.0 * narrow, 3.0 * narrow, 3)
     moved = element * tokens / tensor
     linear = linear.shared_by(tensor * layout.context)
-    # Convolution with its nonlinearity: backward reads its input, too. Norm of the output and
-    # gate: output and gate read, their product written, and so their gradients.
-    forward = 2.0 * linear.mixed + 3.0 * linear.values
-    backward = 3.0 * linear.mixed + 5.0 * linear.values
-    kernels = 2
-    if linear.kind != "mamba-2":  # norms of queries and keys
+    # Convolution or nonlinearity: backward reads its input, too. Products of two: the output's
+    # norm and gate, a short convolution's by key and by query, none of Mamba-1, whose scan has it.
+    passed, gates = linear.convolved or linear.mixed, 1
+    if linear.kind in ("mamba-1", "short-convolution"):
+        gates = 0 if linear.kind == "mamba-1" else 2
+    forward = 2.0 * passed + 3.0 * gates * linear.values
+    backward = 3.0 * passed + 5.0 * gates * linear.values
+    kernels = 1 + gates
+    if linear.normed_keys:
         forward += 4.0 * linear.keys
         backward += 6.0 * linear.keys
-        kernels = 4
-    if layout.context > 1:
+        kernels += 2
+    if layout.context > 1 and linear.exchanges_heads:
         ordered = 4.0 * (linear.exchanged + linear.values)
         forward += ordered
         backward += ordered

@@ -177,13 +177,15 @@ def _layer(
     normed = x
     if model.has_linear(layer) or model.has_attention(layer):
         normed = _norm(build, model, f"{at}_attention_norm", x)
-        name = f"{at}_attention"
+        name, beside = f"{at}_attention", model.has_attention(layer)
         if model.has_linear(layer):
-            parts = [_linear_attention(build, model, name, normed)]
-        else:
-            parts = [_attention(build, model, layer, name, normed, chosen)]
+            own = f"{at}_linear_attention" if beside else name
+            parts.append(_linear_attention(build, model, own, normed))
+        if beside:
+            parts.append(_attention(build, model, layer, name, normed, chosen))
         if model.layer_norms == 4:
-            parts = [_norm(build, model, f"{at}_attention_post_norm", parts[0])]
+            total = parts[0] if len(parts) == 1 else add(build, f"{at}_mixers_add", parts)
+            parts = [_norm(build, model, f"{at}_attention_post_norm", total)]
         if not model.parallel:
             x = add(build, f"{at}_attention_add", [x, *parts])
             parts = []
@@ -277,7 +279,7 @@ def _indexer(
 
 
 def _linear_attention(build: GraphBuilder, model: Transformer, name: str, x: Tensor) -> Tensor:
-    """Append linear attention, split by heads of keys."""
+    """Append linear attention, split by heads of keys; Mamba-1, whose keys need all heads, not."""
     linear, hidden, tokens = model.linear, model.hidden, model.sequence
     assert linear is not None
     parameters = linear.parameters(hidden)
@@ -288,19 +290,24 @@ def _linear_attention(build: GraphBuilder, model: Transformer, name: str, x: Ten
         inputs.append(low)
     gates = linear.low_ranks // 2 * (linear.keys + linear.values)
     products = hidden * (linear.projected + linear.values) + gates
+    products += linear.values * (linear.from_values + linear.step_rank)
     # The convolution is a product of each element with those before it.
-    each = 2.0 * (products + linear.convolution * linear.mixed)
+    each = 2.0 * (products + linear.convolution * linear.convolved)
     flops = tokens * (each + linear.heads * core_flops_of_token(linear.within(tokens))[0])
     # Inputs; what they are projected to, written and read again, and so after the convolution;
     # output, its gated norm, and what is made of it.
     width = hidden + 2 * linear.projected + 2 * linear.mixed + 4 * linear.values + hidden
+    # Of Mamba-1 step, key and query, before and after their norms, and each channel's step.
+    width += 4 * linear.from_values + (2 * linear.values if linear.from_values else 0)
     traffic = tokens * (width + linear.low_ranks)
-    numbers = (hidden, linear.key_heads, linear.heads, linear.key_width, linear.value_width)
+    numbers = [hidden, linear.key_heads, linear.heads, linear.key_width, linear.value_width]
+    numbers += [linear.step_rank] if linear.step_rank else []
     key = "_".join(["LinearAttention", linear.kind, *(str(number) for number in numbers)])
+    splits = () if linear.from_values else legal_splits((Mode.HEADS, linear.key_heads))
     return build.append(
         name, OperatorKind.ATTENTION, inputs, (tokens, hidden),
         flops=(flops, 2 * flops), elements=(traffic, 2 * traffic), parameters=parameters,
-        splits=legal_splits((Mode.HEADS, linear.key_heads)), profile_key=key,
+        splits=splits, profile_key=key,
     )  # fmt: skip
 
 

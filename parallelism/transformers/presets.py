@@ -327,6 +327,7 @@ def describe(model: Transformer) -> str:
     if model.linear is not None:
         through = sum(model.has_linear(layer) for layer in range(model.layers))
         near += f", {through} layers of {model.linear.kind}"
+        near += " beside attention" * model.linear.beside_attention
     return (
         f"{model.layers} layers of {model.hidden}, {heads}{near}{routed}, sequence {model.sequence}"
     )

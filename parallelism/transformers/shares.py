@@ -151,11 +151,16 @@ def gathered_width(model: Transformer, *, together: bool = False) -> int:
 def _check_context(model: Transformer, linear: LinearAttention, layout: Layout) -> None:
     """Raise an error where the ranks of a context group cannot share out heads of linear attention.
 
-    Each has some heads of the whole sequence, all of one kind. Groups of Mamba-2 may be fewer, if
-    as many ranks share each.
+    Each has some heads of the whole sequence, all of one kind, but where it passes on what the next
+    one needs. Groups of Mamba-2 may be fewer, if as many ranks share each.
     """
-    if layout.context == 1:
+    if layout.context == 1 or linear.passed_on is not None:
         return
+    if not linear.exchanges_heads:
+        raise InputError(
+            f"layout: context is {layout.context}, but no public software shares out a sequence of "
+            f"{linear.title}, which {model.name} has; give 1"
+        )
     ranks = layout.tensor * layout.context
     told = f"layout: tensor * context is {ranks}"
     repeats = linear.kind == "mamba-2"
@@ -186,8 +191,9 @@ def check_layout(model: Transformer, layout: Layout) -> None:
     tensor = layout.tensor
     widths = [("heads", attention.heads, tensor), ("feed_forward", model.feed_forward, tensor)]
     if model.linear is not None:
-        # Of its heads those of keys are fewer.
-        widths.append(("linear attention's key_heads", model.linear.key_heads, tensor))
+        # Of its heads those of keys are fewer, where they are shared out.
+        what, count = model.linear.split_heads
+        widths.append((f"linear attention's {what}", count, tensor))
     if model.experts is not None:
         widths.append(("experts' width", model.experts.width, layout.expert_split))
     elif layout.expert_tensor is not None:

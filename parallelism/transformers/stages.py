@@ -72,9 +72,15 @@ def _parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def mixing_stages(model: Transformer, layout: Layout, *, linear: bool) -> frozenset[int]:
-    """Return the stages that have layers of linear attention, or of attention to keys."""
-    has = model.has_linear if linear else model.has_attention
+def mixing_stages(model: Transformer, layout: Layout, *, heads: bool) -> frozenset[int]:
+    """Return the stages whose context groups exchange heads, or pass keys or states around."""
+
+    def has(layer: int) -> bool:
+        linear = model.has_linear(layer)
+        if heads:
+            return linear and model.exchanges_heads
+        return model.has_attention(layer) or (linear and not model.exchanges_heads)
+
     return frozenset(
         part.stage
         for part in parts_of(model, layout)
@@ -133,7 +139,7 @@ def layer_weights(model: Transformer, layer: int, layout: Layout) -> WeightCount
         dense += _attention_weights(model, layout)
         if model.attention.latent and model.has_indexer(layer):
             dense += model.attention.latent.indexer_parameters(hidden)
-    elif linear is not None and model.has_linear(layer):
+    if linear is not None and model.has_linear(layer):
         dense += linear.shared_parameters(hidden) + linear.split_parameters(hidden) / tensor
     if not model.has_feed_forward(layer):
         return WeightCount(dense)

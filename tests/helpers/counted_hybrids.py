@@ -10,5 +10,5 @@ from typing import Any
 COUNTED_HYBRIDS: list[tuple[dict[str, Any], int, str]] = [
     tuple(one) for one in json.loads(Path(__file__).with_suffix(".json").read_text())
 ]
-"""Configuration, parameters, and of each layer its mixer (f: attention to all keys, l: linear, .:
-none) and, after a bar, its feed-forward part (d: dense, e: experts, .: none)."""
+"""Configuration, parameters, and of each layer its mixer (f: attention to all keys, l: linear, b:
+both, .: none) and, after a bar, its feed-forward part (d: dense, e: experts, .: none)."""

@@ -119,6 +119,48 @@ NEMOTRON_SUPER = _nemotron(
     num_nextn_predict_layers=1,
 ) | {"mtp_hybrid_override_pattern": "*E"}  # fmt: skip
 
+LFM2 = llama_like(
+    "lfm2", 16, 2048, 32, 8, 12288, 65536, block_auto_adjust_ff_dim=True, block_dim=2048,
+    block_ff_dim=12288, block_ffn_dim_multiplier=1.0, block_multiple_of=256, block_norm_eps=1e-5,
+    block_use_swiglu=True, conv_L_cache=3, conv_bias=False, conv_dim=2048, conv_dim_out=2048,
+    full_attn_idxs=[2, 5, 8, 10, 12, 14], tie_embedding=True,
+)  # fmt: skip
+LFM2_MOE = llama_like(
+    "lfm2_moe", 24, 2048, 32, 8, 7168, 65536, conv_L_cache=3, conv_bias=False,
+    moe_intermediate_size=1792, norm_topk_prob=True, num_dense_layers=2, num_experts=32,
+    num_experts_per_tok=4, routed_scaling_factor=1.0, use_expert_bias=True,
+    layer_types=["full_attention" if i in (2, 6, 10, 14, 18, 21) else "conv" for i in range(24)],
+)  # fmt: skip
+# Published with a class of its own; that of the library reads the list as `layer_types`.
+MINIMAX_M1 = llama_like(
+    "minimax_m1", 80, 6144, 64, 8, 9216, 200064, attn_type_list=([0] * 7 + [1]) * 10,
+    head_dim=128, num_experts_per_tok=2, num_local_experts=32, postnorm=True, rotary_dim=64,
+    shared_intermediate_size=0, shared_moe_mode="sigmoid", sliding_window=None,
+    layernorm_linear_attention_alpha=3.5565588200778455, tie_word_embeddings=False,
+)  # fmt: skip
+MINIMAX_TEXT = MINIMAX_M1 | {"model_type": "minimax_text_01"}
+MINIMAX = {name: value for name, value in MINIMAX_M1.items() if name != "attn_type_list"} | {
+    "model_type": "minimax", "block_size": 256,
+    "layer_types": (["linear_attention"] * 7 + ["full_attention"]) * 10,
+}  # fmt: skip
+JAMBA = llama_like(
+    "jamba", 32, 4096, 32, 8, 14336, 65536, attn_layer_offset=4, attn_layer_period=8,
+    expert_layer_offset=1, expert_layer_period=2, mamba_conv_bias=True, mamba_d_conv=4,
+    mamba_d_state=16, mamba_dt_rank=256, mamba_expand=2, mamba_proj_bias=False, num_experts=16,
+    num_experts_per_tok=2, sliding_window=None, tie_word_embeddings=False, use_mamba_kernels=True,
+)  # fmt: skip
+JAMBA_LARGE = JAMBA | {
+    "num_hidden_layers": 72, "hidden_size": 8192, "num_attention_heads": 64,
+    "intermediate_size": 24576, "mamba_dt_rank": 512,
+}  # fmt: skip
+FALCON_H1 = llama_like(
+    "falcon_h1", 44, 3072, 12, 2, 12288, 130048, attention_bias=False, attn_layer_indices=None,
+    head_dim=128, mamba_chunk_size=128, mamba_conv_bias=True, mamba_d_conv=4, mamba_d_head=128,
+    mamba_d_ssm=3072, mamba_d_state=256, mamba_expand=2, mamba_n_groups=1, mamba_n_heads=24,
+    mamba_norm_before_gate=False, mamba_proj_bias=False, mamba_rms_norm=False, mamba_use_mlp=True,
+    mlp_bias=False, projectors_bias=False, tie_word_embeddings=False,
+)  # fmt: skip
+
 # Parameters of the main model, and the billions that a token meets where there are experts.
 PUBLISHED_HYBRIDS: dict[str, tuple[Config, int, float | None]] = {
     "Qwen3-Next-80B-A3B": (QWEN3_NEXT, 79_674_391_296, 3.875),
@@ -134,4 +176,13 @@ PUBLISHED_HYBRIDS: dict[str, tuple[Config, int, float | None]] = {
     "Nemotron-Nano-9B-v2": (NEMOTRON_9B, 8_888_227_328, None),
     "Nemotron-3-Nano-30B-A3B": (NEMOTRON_NANO, 31_577_940_288, 3.580),
     "Nemotron-3-Super-120B-A12B": (NEMOTRON_SUPER, 120_668_707_840, 12.770),
+    "LFM2-1.2B": (LFM2, 1_170_340_608, None),
+    "LFM2-8B-A1B": (LFM2_MOE, 8_339_930_560, 1.558),
+    # 45.9 without embedding and head, as is printed.
+    "MiniMax-M1": (MINIMAX_M1, 456_089_655_296, 48.403),
+    "MiniMax-Text-01": (MINIMAX_TEXT, 456_089_655_296, 48.403),
+    "MiniMax-Text-01-hf": (MINIMAX, 456_089_655_296, 48.403),
+    "Jamba-v0.1": (JAMBA, 51_570_323_328, 12.110),
+    "Jamba-1.5-Large": (JAMBA_LARGE, 398_555_145_696, 94.149),
+    "Falcon-H1-7B": (FALCON_H1, 7_585_513_568, None),
 }

@@ -52,6 +52,26 @@ ONE_PART = Transformer(
     ),
     without_feed_forward=(0, 2, 4), without_attention=(1, 3, 5),
 )  # fmt: skip
+LIGHTNING = replace(
+    HYBRID, name="lightning",
+    linear=LinearAttention("lightning", 8, 8, 64, 64, full_layers=(3,), chunk=128),
+)  # fmt: skip
+SELECTIVE = replace(
+    HYBRID, name="mamba-1",
+    linear=LinearAttention(
+        "mamba-1", 1, 1024, 16, 1, convolution_bias=True, full_layers=(2,), step_rank=32
+    ),
+)  # fmt: skip
+SHORT = replace(
+    HYBRID, name="short convolutions", tied=True,
+    linear=LinearAttention("short-convolution", 512, 512, 1, 1, 3, full_layers=(1, 3)),
+)  # fmt: skip
+BESIDE = replace(
+    ONE_PART, name="beside", without_feed_forward=(), without_attention=(), gated=True,
+    linear=replace(
+        ONE_PART.linear, full_layers=(), output_norm=False, beside_attention=True
+    ),
+)  # fmt: skip
 VISION = Transformer(
     "vit", 4, 256, Attention(4, 4, 64, True, True), 1024, 0, 197, bias=True, norm="layernorm",
     positions=197, causal=False, patch=768, classes=1000,

@@ -231,7 +231,7 @@ def placement_bound(family: LayoutFamily, wirings: Wirings, placement: Placement
         ``pipeline``: see `topoopt.bounds.exchanges.placed_pipeline`.
     """
     layout = placement.layout
-    exchanges = layout.expert_ranks > 1 or (layout.context > 1 and family.model.linear is not None)
+    exchanges = layout.expert_ranks > 1 or (layout.context > 1 and family.model.exchanges_heads)
     if not exchanges or spans(placement):
         return None
     seconds = placed_pipeline(family, wirings, placement)

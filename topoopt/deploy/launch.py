@@ -290,7 +290,9 @@ def _not_in_torchtitan(model: Transformer) -> str:
     """Return what of a model's layers torchtitan has in none of its own, empty if all is there."""
     missing = []
     if model.linear is not None:
-        missing.append("Mamba-2" if model.linear.kind == "mamba-2" else "linear attention")
+        kind = model.linear.kind
+        delta = kind in ("gated-deltanet", "kda")
+        missing.append("linear attention" if delta else model.linear.title)
     if model.without_feed_forward or model.without_attention:
         missing.append("layers of one part")
     if model.attention.output_gate:

@@ -19,9 +19,18 @@ _SPEC = "megatron.core.models.hybrid.hybrid_layer_specs hybrid_stack_spec"
 _FP8_MULTIPLE = 16
 
 
+def _unknown(linear: LinearAttention | None) -> str:
+    """Return what Megatron-LM has not of linear attention, empty if it has all."""
+    if linear is None:
+        return ""
+    if linear.kind not in _LETTERS:
+        return linear.title
+    return f"attention beside {linear.title} in a layer" if linear.beside_attention else ""
+
+
 def has_pattern(model: Transformer) -> bool:
     """Whether Megatron-LM has a model as a pattern of blocks only, not as one of its GPT models."""
-    if model.linear is not None and model.linear.kind == "kda":
+    if _unknown(model.linear):
         return False
     one_part = bool(model.without_feed_forward or model.without_attention)
     return one_part or (model.linear is not None and model.linear.kind == "mamba-2")
@@ -52,9 +61,9 @@ def hybrid_options(
     notes : list of str
     """
     linear = model.linear
-    if linear is not None and linear.kind == "kda":
+    if _unknown(linear):
         notes.append(
-            "Megatron-LM has no Kimi Delta Attention and cannot run this model: its arguments are "
+            f"Megatron-LM has no {_unknown(linear)} and cannot run this model: its arguments are "
             "those of a model with attention in every layer"
         )
         return []

@@ -19,7 +19,7 @@ def model_options(model: Transformer, sequence: int, notes: list[str]) -> list[s
     """
     attention = model.attention
     blocks = blocks_of(model) if has_pattern(model) else [(i, "") for i in range(model.layers)]
-    mamba = model.linear is not None and model.linear.kind == "mamba-2"
+    mamba = has_pattern(model) and model.linear is not None and model.linear.kind == "mamba-2"
     rotary = "none" if mamba else "rope"
     newer = []
     lines = [

@@ -144,7 +144,7 @@ def head_groups(model: Transformer, layout: Layout, ranks: list[Rank]) -> dict[s
     layout : Layout
     ranks : list of Rank
     """
-    stages = mixing_stages(model, layout, linear=True) if layout.context > 1 else ()
+    stages = mixing_stages(model, layout, heads=True) if layout.context > 1 else ()
     found: dict[tuple[int, int, int], list[Rank]] = defaultdict(list)
     for rank in sorted(ranks, key=lambda rank: rank.place["context"]):
         at = rank.place

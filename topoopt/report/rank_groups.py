@@ -53,9 +53,14 @@ def kinds_of(model: Transformer, layout: Layout, ranks: list[Rank]) -> list[Rank
     ranks : list of Rank
     """
     every = frozenset(range(layout.pipeline))
-    keys, heads = (mixing_stages(model, layout, linear=linear) for linear in (False, True))
+    keys, heads = (mixing_stages(model, layout, heads=heads) for heads in (False, True))
+    linear, passed = model.linear, ""
+    if linear is not None and linear.passed_on is not None:
+        passed = f"{'states' if linear.kind == 'lightning' else 'last tokens'} of {linear.title}"
+    attending = any(map(model.has_attention, range(model.layers + (model.mtp_layers > 0))))
     what = [
-        *(["keys and values"] if keys else []),
+        *(["keys and values"] if attending else []),
+        *([passed] if passed else []),
         *(["heads of linear attention, all to all"] if heads else []),
     ]
     kinds = [

@@ -16,7 +16,7 @@ from parallelism.transformers.architecture import Transformer
 def kinds_of(model: Transformer) -> str:
     """Return a letter for each layer's mixer, and one for its feed-forward part."""
     layers = range(model.layers)
-    mixers = ("f" if model.has_attention(i) else ".l"[model.has_linear(i)] for i in layers)
+    mixers = (".flb"[model.has_attention(i) + 2 * model.has_linear(i)] for i in layers)
     fed = ("e" if model.has_experts(i) else ".d"[model.has_feed_forward(i)] for i in layers)
     return f"{''.join(mixers)}|{''.join(fed)}"
 
@@ -143,7 +143,38 @@ def test_a_module_has_experts_wherever_the_last_block_of_them_is() -> None:
     assert (model.has_experts(4), model.has_experts(3)) == (True, False)
 
 
+def test_layers_of_minimax_are_a_list_of_numbers_or_of_words() -> None:
+    model = parse(MINIMAX)
+    assert kinds_of(model) == "lllllllf" * 10 + "|" + "e" * 80
+    named = parse(hybrid_configs.MINIMAX)
+    assert replace(named, source=model.source) == model
+    assert model.linear is not None
+    assert (model.linear.chunk, model.linear.key_width) == (256, 128)
+    # As the class has it, which is not released.
+    assert kinds_of(parse(without(hybrid_configs.MINIMAX, "layer_types"))).startswith("flflfl")
+
+
+def test_layers_of_jamba_are_periodic() -> None:
+    assert kinds_of(parse(JAMBA)) == "llllflll" * 4 + "|" + "de" * 16
+    assert kinds_of(parse(JAMBA | {"num_experts": 1})).endswith("|" + "d" * 32)
+    assert parse(JAMBA | {"mamba_dt_rank": "auto"}) == parse(JAMBA)
+    kinds = (["mamba"] * 4 + ["attention"] + ["mamba"] * 3) * 4
+    assert parse(JAMBA | {"layers_block_type": kinds}) == parse(JAMBA)
+
+
+def test_widths_of_lfm2_are_those_that_its_class_makes() -> None:
+    assert parse(LFM2).feed_forward == 8192
+    assert parse(LFM2 | {"block_auto_adjust_ff_dim": False}).feed_forward == 12288
+    assert parse(LFM2 | {"block_ffn_dim_multiplier": 1.3}).feed_forward == 10752
+    assert parse(LFM2 | {"block_ffn_dim_multiplier": None}).feed_forward == 8192
+    assert parse(without(LFM2, "tie_embedding")).tied
+    assert not parse(LFM2 | {"tie_embedding": False}).tied
+    assert parse(without(LFM2, "full_attn_idxs")).linear is None
+
+
 NANO, KIMI = hybrid_configs.NEMOTRON_NANO, hybrid_configs.KIMI
+LFM2, LFM2_MOE, MINIMAX = hybrid_configs.LFM2, hybrid_configs.LFM2_MOE, hybrid_configs.MINIMAX_M1
+JAMBA, FALCON = hybrid_configs.JAMBA, hybrid_configs.FALCON_H1
 
 
 @pytest.mark.parametrize(
@@ -183,7 +214,31 @@ NANO, KIMI = hybrid_configs.NEMOTRON_NANO, hybrid_configs.KIMI
         (hybrid_configs.GRANITE_TINY, {"mamba_proj_bias": True}, "without biases of projections"),
         (hybrid_configs.GRANITE_TINY, {"layer_types": ["moe"] * 40}, "entry 0 (from 0) of field"),
         (hybrid_configs.BAMBA, {"attn_layer_indices": "9"}, "give a list of layer numbers"),
-        (llama_like("falcon_h1", 2, 64, 4, 2, 96, 99), {}, "attention and Mamba-2 side by side"),
+        (LFM2, {"conv_bias": True}, "only short convolutions without biases"),
+        (LFM2, {"block_dim": 1024}, "only widths of hidden_size 2048 are known"),
+        (LFM2, {"tie_word_embeddings": False}, "tie_word_embeddings says otherwise"),
+        (LFM2, {"block_ff_dim": 10752}, "intermediate_size says otherwise"),
+        (LFM2, {"block_ffn_dim_multiplier": "1"}, "give a number that leaves feed-forward parts"),
+        (LFM2, {"block_ffn_dim_multiplier": 1e300}, "give a number that leaves feed-forward parts"),
+        (LFM2, {"full_attn_idxs": [16]}, "give layers from 0 to 15"),
+        (LFM2, {"layer_types": ["conv"] * 16}, "'full_attn_idxs' is [2, 5, 8, 10, 12, 14]; it mak"),
+        (LFM2, {"layer_types": ["mamba"] * 16}, "only full_attention and conv are known"),
+        (LFM2_MOE, {"layer_types": None}, "'layer_types' is missing"),
+        (MINIMAX, {"attn_type_list": None}, "'attn_type_list' is missing"),
+        (MINIMAX, {"attn_type_list": [1] * 79}, "names 79 of 80 layers"),
+        (MINIMAX, {"attn_type_list": [2] * 80}, "only 0, lightning attention, and 1 are known"),
+        (MINIMAX, {"shared_intermediate_size": [8] * 80}, "without shared experts"),
+        (MINIMAX, {"sliding_window": 512}, "'sliding_window' is 512"),
+        (JAMBA, {"attn_layer_offset": 8}, "the offset is 8 of a period of 8 layers"),
+        (JAMBA, {"expert_layer_offset": 0}, "only experts in the last of each 2 layers"),
+        (JAMBA, {"layers_block_type": ["mamba"] * 32}, "'attn_layer_period' is 8; it makes lay"),
+        (JAMBA, {"mamba_dt_rank": "half"}, "give a whole number of at least 1"),
+        (JAMBA, {"mamba_proj_bias": True}, "without biases of projections"),
+        (FALCON, {"mamba_n_heads": 12}, "heads of 128 are not mamba_d_ssm = 3072 together"),
+        (FALCON, {"projectors_bias": True}, "'projectors_bias' is True"),
+        (FALCON, {"layers_block_type": ["mamba"] * 44}, "only hybrid is known"),
+        (llama_like("mimo_v2_flash", 2, 64, 4, 2, 96, 99), {}, "more key heads where a window"),
+        (llama_like("longcat_flash", 2, 64, 4, 2, 96, 99), {}, "two attentions beside one set of"),
     ],
 )  # fmt: skip
 def test_hybrids_refuse_what_they_do_not_model(

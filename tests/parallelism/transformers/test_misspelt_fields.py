@@ -25,6 +25,7 @@ CLASSES: dict[str, Any] = json.loads(
     Path(counted_configs.__file__).with_name("class_configs.json").read_text()
 )
 WITHOUT_CLASS = {"qwen2_5_vl", "bailing_moe_v2", "internlm2", "kimi_k2", "mimo"}
+WITHOUT_CLASS |= {"minimax_m1", "minimax_text_01"}
 # What released files carry beside, of older versions of the library and for generation.
 # fmt: off
 RELEASED = frozenset("""

@@ -53,7 +53,7 @@ def closed_form(model: Transformer) -> float:
     for layer in range(model.layers + model.mtp_layers):
         if model.has_linear(layer):
             total += of_linear(model)
-        elif model.has_attention(layer):
+        if model.has_attention(layer):
             indexer = a.latent.indexer if a.latent else None
             if a.latent and indexer and s > indexer.keys:
                 each = 2 * (2 * a.latent.kv_rank + rope) + 5
@@ -90,14 +90,22 @@ def of_linear(model: Transformer) -> float:
     a, h, s = model.linear, model.hidden, model.sequence
     assert a is not None
     keys, values = a.key_heads * a.key_width, a.heads * a.value_width
-    queries_keys_values = 2 * keys + values
-    weights = h * (queries_keys_values + values) + a.convolution * queries_keys_values
-    if a.kind == "mamba-2":
-        weights += h * (values + a.heads)
-    elif a.kind == "kda":
-        weights += h * (a.heads + 2 * a.value_width) + a.value_width * (keys + values)
-    else:
-        weights += h * (values + 2 * a.heads)
+    qkv = 2 * keys + values
+    weights = (
+        h * values
+        + {
+            "mamba-2": h * (qkv + values + a.heads) + a.convolution * qkv,
+            "kda": h * (qkv + a.heads + 2 * a.value_width)
+            + a.value_width * (keys + values)
+            + a.convolution * qkv,
+            "gated-deltanet": h * (qkv + values + 2 * a.heads) + a.convolution * qkv,
+            "lightning": h * (qkv + values),
+            "mamba-1": h * 2 * values
+            + a.convolution * values
+            + values * (2 * a.step_rank + 2 * a.key_width),
+            "short-convolution": h * 3 * values + a.convolution * values,
+        }[a.kind]
+    )
     return s * (2.0 * weights + a.heads * core_flops_of_token(replace(a, chunk=min(a.chunk, s)))[0])
 
 
@@ -107,11 +115,16 @@ def hybrids(draw: st.DrawFn) -> Transformer:
     model = draw(transformers().filter(lambda one: one.causal and not one.parallel))
     kind = draw(st.sampled_from(get_args(Recurrence)))
     key_heads, more = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    key_heads = 1 if kind == "mamba-1" else key_heads
+    more = 1 if kind in ("kda", "lightning", "short-convolution") else more
+    widest = 1 if kind == "short-convolution" else 6
     numbers = st.lists(st.integers(0, model.layers - 1), unique=True).map(sorted).map(tuple)
     linear = LinearAttention(
-        kind, key_heads, key_heads * (1 if kind == "kda" else more), draw(st.integers(1, 6)),
-        draw(st.integers(1, 6)), draw(st.integers(1, 4)), draw(st.booleans()), draw(numbers),
-        draw(st.integers(1, 8)),
+        kind, key_heads, key_heads * more, draw(st.integers(1, widest)),
+        draw(st.integers(1, 1 if kind == "mamba-1" else widest)), draw(st.integers(1, 4)),
+        draw(st.booleans()), draw(numbers), draw(st.integers(1, 8)),
+        draw(st.integers(1, 4)) if kind == "mamba-1" else 0, draw(st.booleans()),
+        draw(st.booleans()),
     )  # fmt: skip
     bare = draw(numbers)
     alone = tuple(layer for layer in draw(numbers) if layer not in bare)

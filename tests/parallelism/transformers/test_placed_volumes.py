@@ -29,12 +29,15 @@ from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.sends import network_bytes
 from parallelism.transformers.stages import parts_of
 from tests.helpers.small_transformers import (
+    BESIDE,
     CHOSEN,
     DENSE_MODULES,
     FURTHER_TOKENS,
     HYBRID,
     LATENT,
+    LIGHTNING,
     ONE_PART,
+    SELECTIVE,
     VISION,
     gpt,
 )
@@ -58,6 +61,9 @@ MODELS = {
     "dense modules": DENSE_MODULES,
     "vision": VISION,
     "linear attention": HYBRID,
+    "states passed on": LIGHTNING,
+    "sums over channels": SELECTIVE,
+    "attention beside mamba": BESIDE,
     # Of eight groups, so that tensor groups that span servers exchange heads, too.
     "groups of mamba": replace(ONE_PART, linear=replace(ONE_PART.linear, key_heads=8)),
 }

@@ -17,7 +17,7 @@ from parallelism.transformers.placement import AXES
 from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.presets_hybrid import HYBRIDS
 from parallelism.transformers.stages import parts_of
-from tests.helpers.small_transformers import HYBRID
+from tests.helpers.small_transformers import BESIDE, HYBRID, LIGHTNING, SELECTIVE, SHORT
 from topoopt.deploy.launch import megatron, torchtitan
 from topoopt.deploy.msccl_files import head_groups
 from topoopt.plan.ranks import ranks_of
@@ -194,6 +194,13 @@ def test_what_no_release_has_is_said():
     assert "--hybrid-layer-pattern" not in found and "--linear-attention-freq" not in found
     for name in (*QWEN, *MAMBA):
         assert not any("cannot run" in note for note in settings_of(name)[1])
+    for model, what in (
+        (LIGHTNING, "lightning attention"), (SELECTIVE, "Mamba-1"),
+        (SHORT, "gated short convolutions"), (BESIDE, "attention beside Mamba-2 in a layer"),
+    ):  # fmt: skip
+        found, notes = settings_of(model)
+        assert any(note.startswith(f"Megatron-LM has no {what} and cannot") for note in notes)
+        assert "--hybrid-layer-pattern" not in found and "--linear-attention-freq" not in found
 
 
 def test_exchanges_beside_another_microbatch_are_not_in_patterns():
@@ -327,3 +334,4 @@ def test_context_groups_get_files_of_all_to_alls_in_stages_with_linear_layers():
         "heads-stage0-data1-tensor0": [4, 6], "heads-stage0-data1-tensor1": [5, 7],
     }  # fmt: skip
     assert not head_groups(model, replace(layout, context=1, data=4), ranks_of(plan))
+    assert not head_groups(LIGHTNING, layout, ranks_of(plan))

@@ -16,6 +16,7 @@ from small_layouts import (
 )
 
 from parallelism.transformers.layout import Layout
+from tests.helpers.small_transformers import LIGHTNING, SHORT
 from topoopt.plan.ranks import Rank, ranks_of
 from topoopt.report import layout_map, render_report
 from topoopt.report.evaluate import simulate_again
@@ -141,3 +142,11 @@ def test_context_groups_of_linear_attention_send_to_each_other() -> None:
     # Of two stages, the first alone has attention.
     assert (kinds["context"].rings, kinds["context"].pairs) == ({0}, {0, 1})
     assert kinds["context"].what == "keys and values; heads of linear attention, all to all"
+    for model, passed in (
+        (LIGHTNING, "states of lightning attention"),
+        (SHORT, "last tokens of gated short convolutions"),
+    ):
+        groups = kinds_of(model, plan.parallelization.layout, ranks_of(plan))
+        (context,) = (kind for kind in groups if kind.name == "context")
+        assert (context.rings, context.pairs) == ({0, 1}, set())
+        assert context.what == f"keys and values; {passed}"
