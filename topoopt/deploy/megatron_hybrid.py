@@ -21,8 +21,6 @@ _FP8_MULTIPLE = 16
 
 def has_pattern(model: Transformer) -> bool:
     """Whether Megatron-LM has a model as a pattern of blocks only, not as one of its GPT models."""
-    if model.linear is not None and model.linear.kind == "kda":
-        return False
     one_part = bool(model.without_feed_forward or model.without_attention)
     return one_part or (model.linear is not None and model.linear.kind == "mamba-2")
 
@@ -52,12 +50,6 @@ def hybrid_options(
     notes : list of str
     """
     linear = model.linear
-    if linear is not None and linear.kind == "kda":
-        notes.append(
-            "Megatron-LM has no Kimi Delta Attention and cannot run this model: its arguments are "
-            "those of a model with attention in every layer"
-        )
-        return []
     lines = []
     if has_pattern(model):
         lines += [f"--hybrid-layer-pattern={_pattern(model, layout)}", f"--spec {_SPEC}"]
