@@ -226,8 +226,9 @@ def _with_indexer(config: ConfigFields, heads: int, shared: list[int]) -> dict[s
     ``heads`` is the family's own number of the indexer's; ``shared`` are layers without one.
     """
     config.assume(n_shared_experts=1, first_k_dense_replace=3, kv_lora_rank=512)
-    config.words("layer_types", ["indexed_attention"])
     described = dense_first(config, _deepseek(config), 3)
+    if kinds := config.words("layer_types", ["indexed_attention"]):
+        config.check_length("layer_types", len(kinds), described["layers"])
     indexer = Indexer(
         config.count("index_n_heads", default=heads),
         config.count("index_head_dim", default=128),

@@ -1,6 +1,7 @@
 """A foreign configuration: fields are taken with their type, and what was left is known."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from codesign_base import InputError
@@ -10,6 +11,8 @@ from parallelism.suggestions import misspelt
 _REQUIRED = object()
 # Longer values are not shown in messages.
 _SHOWN = 60
+# Spellings of the number of layers.
+_LAYERS = ("num_hidden_layers", "n_layer", "n_layers")
 
 
 class ConfigFields:
@@ -64,6 +67,17 @@ class ConfigFields:
     def assume(self, **usual: Any) -> None:
         """Take what a family's class does where the file does not have a field at all."""
         self.data = usual | self.data
+
+    def assume_spelt(self, **others: str) -> None:
+        """Take a field from the spelling that a family has for it, where the file has that.
+
+        Raises
+        ------
+        InputError
+            If a file has both, with different values.
+        """
+        found = {name: self._find((other, name))[1] for name, other in others.items()}
+        self.data = self.data | {name: value for name, value in found.items() if value is not None}
 
     def ignore(self, *names: str) -> None:
         """Take fields that are of no consequence beside others."""
@@ -173,10 +187,10 @@ class ConfigFields:
     def check_length(self, name: str, found: int, layers: int, remedy: str = "") -> None:
         """Refuse a list that names another number of layers than the model has."""
         if found != layers:
+            of = next((n for n in _LAYERS if self.data.get(n) is not None), _LAYERS[0])
             raise self.wrong(
-                name, f"it names {found} of {layers} layers (num_hidden_layers); give a kind for "
-                f"each{remedy}",
-            )  # fmt: skip
+                name, f"it names {found} of {layers} layers ({of}); give a kind for each{remedy}"
+            )
 
     def _list(self, name: str, kind: type, remedy: str) -> list[Any]:
         value = self.value(name)
@@ -211,6 +225,7 @@ class ConfigFields:
         other: str,
         made: Sequence[object],
         usual: object = None,
+        same: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Refuse a field that says other kinds of layers than a list does.
 
@@ -229,11 +244,16 @@ class ConfigFields:
             What that says of each layer.
         usual : optional
             What the class takes for the other field where it is not given.
+        same : mapping of str to str, optional
+            Of words of the file, others that say the same.
         """
         value = self._given.get(other)
-        if value is None or value == usual or list(kinds) == list(made):
+        if value is None or value == usual:
             return
-        layer = next(i for i, (one, two) in enumerate(zip(kinds, made, strict=True)) if one != two)
+        pairs = enumerate(zip(kinds, made, strict=True))
+        apart = (i for i, two in pairs if len({same.get(str(one), one) for one in two}) == 2)
+        if (layer := next(apart, None)) is None:
+            return
         raise self.wrong(
             other, f"it makes layer {layer} (from 0) {made[layer]}, but field {listed!r} says "
             f"{kinds[layer]}; remove one of the two",
@@ -244,11 +264,13 @@ class ConfigFields:
         if self.value(name) in values:
             raise self._unknown(name)
 
-    def refuse_leftovers(self, names: Mapping[str, tuple[object, ...]]) -> None:
+    def refuse_leftovers(
+        self, names: Mapping[str, tuple[object, ...]], listed: Container[str], layers: int
+    ) -> None:
         """Refuse fields that change the architecture but that nothing has read.
 
         Zero, false, null and empty values say that the feature is not used; so do the values beside
-        a name, and lists of nothing else.
+        a name, and lists of nothing else. Those ``listed`` are lists with an entry a layer.
         """
         for name, harmless in names.items():
             value = self.data.get(name)
@@ -257,6 +279,10 @@ class ConfigFields:
                 continue
             if any(entry not in harmless for entry in entries):
                 raise self._unknown(name)
+            if name in listed:
+                if not isinstance(value, list):
+                    raise self.wrong(name, "give a list, with an entry for each layer")
+                self.check_length(name, len(value), layers)
 
     def refuse_misspelt(self, others: Container[str]) -> None:
         """Refuse a field that nothing has read, nearly that of one that was asked for in vain.

@@ -51,13 +51,13 @@ def full_layers(
         listed = config.words(name, known, "; plan with a model file")
         if listed:
             config.check_length(name, len(listed), layers)
-            found[name] = [_OLD_NAMES.get(kind, kind) for kind in listed]
+            found[name] = listed
     if not found:
         return None
     (first, kinds), *others = found.items()
     for other, made in others:
-        config.agree(first, kinds, other, made)
-    return tuple(layer for layer, kind in enumerate(kinds) if kind == _FULL)
+        config.agree(first, kinds, other, made, same=_OLD_NAMES)
+    return tuple(i for i, kind in enumerate(kinds) if _OLD_NAMES.get(kind, kind) == _FULL)
 
 
 def listed_layers(config: ConfigFields, name: str, layers: int) -> tuple[int, ...]:
@@ -130,10 +130,9 @@ def _qwen3_5_moe(config: ConfigFields) -> dict[str, Any]:
 
 
 def _kimi_linear(config: ConfigFields) -> dict[str, Any]:
-    config.assume(
-        n_group=config.value("num_expert_group"),
-        num_experts_per_tok=config.value("num_experts_per_token"),
-        max_position_embeddings=config.value("model_max_length"),
+    config.assume_spelt(
+        n_group="num_expert_group", num_experts_per_tok="num_experts_per_token",
+        max_position_embeddings="model_max_length",
     )  # fmt: skip
     described = latent_layers(config) | {"experts": with_shared(config, 1, True)}
     layers, kda = described["layers"], ConfigFields({}, config.where, config.kind)
@@ -246,16 +245,14 @@ def _bamba(config: ConfigFields) -> dict[str, Any]:
 
 def _blocks(config: ConfigFields, *lists: str, pattern: str) -> tuple[str, list[str]]:
     """Return the kinds of blocks of Nemotron-H, from a list or a pattern, and the field's name."""
-    found: dict[str, list[str]] = {}
-    for name in lists:
-        words = config.words(name, (*_BLOCKS.values(), *_OLD_NAMES))
-        found[name] = [_OLD_NAMES.get(kind, kind) for kind in words]
+    known = ("mamba", "attention", *_BLOCKS.values())
+    found = {name: config.words(name, known) for name in lists}
     letters = config.text(pattern)
     for place, letter in enumerate(letters):
         if letter not in _BLOCKS:
             only = f"only the letters {' '.join(_BLOCKS)} are known"
             raise config.wrong_entry(pattern, place, only)
-    found[pattern] = [_BLOCKS[letter] for letter in letters]
+    found[pattern] = list(letters)
     given = [name for name, kinds in found.items() if kinds]
     for name in given[1:]:
         blocks, others = found[given[0]], found[name]
@@ -264,8 +261,9 @@ def _blocks(config: ConfigFields, *lists: str, pattern: str) -> tuple[str, list[
                 name, f"it names {len(others)} blocks, but field {given[0]!r} {len(blocks)}; "
                 "remove one of the two",
             )  # fmt: skip
-        config.agree(given[0], blocks, name, others)
-    return (given[0], found[given[0]]) if given else (pattern, [])
+        config.agree(given[0], blocks, name, others, same=_BLOCKS | _OLD_NAMES)
+    name = given[0] if given else pattern
+    return name, [(_BLOCKS | _OLD_NAMES).get(kind, kind) for kind in found[name]]
 
 
 def _nemotron_h(config: ConfigFields) -> dict[str, Any]:
@@ -322,10 +320,11 @@ def _nemotron_modules(config: ConfigFields, experts: Experts | None) -> int:
     name, blocks = _blocks(config, "mtp_layers_block_type", pattern=pattern)
     modules, usual = modules_of(config), [_FULL, "moe" if experts else "mlp"]
     if modules and (blocks or [_FULL, "moe"]) != usual:
+        letters = "*E" if experts else "*-"
         raise config.wrong(
             name,
-            f"only modules of the blocks {' and '.join(usual)} are known beside the model's own; "
-            "give these, or num_nextn_predict_layers 0",
+            f"only modules of the blocks attention and {usual[1]} ({letters}) are known beside the "
+            "model's own; give these, or num_nextn_predict_layers 0",
         )
     return modules
 

@@ -6,6 +6,7 @@ family is not known with are refused; all others (dropout, rotary scaling, token
 no consequence here. The file holds no batch, sequence length of training or number format.
 """
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -53,9 +54,15 @@ _ARCHITECTURAL: Mapping[str, tuple[object, ...]] = {
     "sliding_windows": (None, 0),
 }  # fmt: skip
 
+# Of these, lists with an entry for each layer.
+_OF_LAYERS = frozenset({"attn_type_list", "layer_types", "layers_block_type", "sliding_windows"})
+
 # Known although no reader asks for them; the last is what the class of Gemma 3 writes, but reads as
 # `sliding_window_pattern`.
 _KNOWN = frozenset({*_ARCHITECTURAL, "_sliding_window_pattern"})
+
+# Families whose files name a class of another one.
+_CLASSES_OF: Mapping[str, str] = {"kimi_k2": "deepseekv3"}
 
 # What no part of a `Transformer` says, of families that many people have files of.
 _UNREAD: Mapping[str, str] = {
@@ -143,7 +150,7 @@ def transformer_from_config(
     described = {"mtp_layers": modules_of(config)} | described
     if config.value("use_sliding_window") is False:
         config.ignore("sliding_window")
-    config.refuse_leftovers(_ARCHITECTURAL)
+    config.refuse_leftovers(_ARCHITECTURAL, _OF_LAYERS, described["layers"])
     if "sequence" in described:
         if sequence not in (None, described["sequence"]):
             raise InputError(
@@ -179,7 +186,10 @@ def _not_read(kind: object) -> str:
 
 
 def _check_head(config: ConfigFields) -> None:
-    """Refuse models with another head than the family's usual one."""
+    """Refuse models with another head than the family's usual one, or a class of another family.
+
+    Classes of no family here say nothing: they may be in code beside the file.
+    """
     names = config.value("architectures")
     if names is None:
         return
@@ -191,6 +201,20 @@ def _check_head(config: ConfigFields) -> None:
             "architectures", f"only models that end in {' or '.join(ends)} are known; "
             "name one, or remove the field",
         )  # fmt: skip
+    others = {_plain(kind): kind for kind in (*_UNREAD, *reversed(FAMILIES))}
+    own = {_plain(config.kind), _CLASSES_OF.get(config.kind)}
+    for name in names:
+        of = re.sub(f"({'|'.join(ends)})$", "", name).lower().replace("_", "")
+        if of in others and of not in own:
+            raise config.wrong(
+                "architectures", f"that is a class of model_type {others[of]!r}, but field "
+                f"'model_type' is {config.kind!r}; correct one of the two",
+            )  # fmt: skip
+
+
+def _plain(kind: str) -> str:
+    """Return a ``model_type`` as its classes are named, in small letters."""
+    return kind.removesuffix("_text").replace("_", "")
 
 
 def _sequence(config: ConfigFields, given: int | None, positions: int) -> int:

@@ -63,7 +63,7 @@ def deploy_command(
     from topoopt.deploy.deployment import deployment
     from topoopt.deploy.files import check_target, deploy_files, read_files, site_of, write_files
     from topoopt.deploy.site import load_site
-    from topoopt.plan.plan import load_plan
+    from topoopt.plan.verify import load_sound_plan
 
     if output is not None:
         check_target(output)
@@ -71,7 +71,7 @@ def deploy_command(
     recorded = None if written is None else site_of(written)
     site = recorded if hosts is None else load_site(hosts)
     with common.first_run_notice() as started:
-        made = deployment(load_plan(plan), site)
+        made = deployment(load_sound_plan(plan), site)
         if without is not None:
             from topoopt.deploy.pulled import cable_named, without_cable
 

@@ -103,10 +103,12 @@ def export_command(
         return
 
     from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf
-    from topoopt.plan.plan import load_plan
     from topoopt.plan.rebuild import rebuild_network
+    from topoopt.plan.verify import load_sound_plan
 
-    loaded = load_plan(plan)
+    with common.first_run_notice() as started:
+        loaded = load_sound_plan(plan)
+        started()
     notes = []
     if kind == "fbuf":
         from topoopt.formats.fbuf_export import Updates
@@ -149,8 +151,8 @@ def _check_directory(output: Path) -> None:
 def _simulator(source: Path, kind: str, output: Path) -> list[str]:
     """Write traces, with what a simulator needs beside them; return notes."""
     from topoopt.base.directory import write_directory
-    from topoopt.plan.plan import load_plan
     from topoopt.plan.rebuild import rebuild_schedule
+    from topoopt.plan.verify import load_sound_plan
     from topoopt.problem.schedule import ORDERED
     from topoopt.studies.replay import LATENCY
     from topoopt.studies.simulator_files import EXPORT_FILE, simulator_files
@@ -159,7 +161,7 @@ def _simulator(source: Path, kind: str, output: Path) -> list[str]:
     schedule = None
     with common.first_run_notice() as started:
         if source.suffix.lower() == ".json":
-            loaded = load_plan(source)
+            loaded = load_sound_plan(source)
             workload = plan_workload(loaded, source.stem)
             if kind == "astra-sim" and rebuild_schedule(loaded.schedule) == ORDERED:
                 schedule = ORDERED
@@ -179,13 +181,15 @@ def _launch(source: Path, kind: str, output: Path, schedule: dict[str, Any] | No
     from topoopt.deploy.deployment import deployment
     from topoopt.deploy.launch_exports import exported
     from topoopt.deploy.msccl_schedule import schedule_msccl
-    from topoopt.plan.plan import load_plan
+    from topoopt.plan.verify import load_sound_plan
     from topoopt.studies.simulator_files import EXPORT_FILE
 
     if schedule is not None:
         files, notes = schedule_msccl(schedule)
     else:
-        files, notes = exported(deployment(load_plan(source)), kind)
+        with common.first_run_notice() as started:
+            files, notes = exported(deployment(load_sound_plan(source)), kind)
+            started()
     if kind not in _DIRECTORIES:
         write_text_atomically(output, *files.values())
         return notes

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from codesign_base import InputError
+from codesign_base import InfeasibleError, InputError
 from codesign_base.paths import make_directory
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
@@ -73,7 +73,7 @@ def pareto_command(
     from topoopt.codesign.ahead import compiling_ahead
 
     context.with_resource(compiling_ahead(plans_layouts(model, given)))
-    from topoopt.codesign.designs import Limits, parse_counts
+    from topoopt.codesign.designs import Limits, none_planned, parse_counts
     from topoopt.codesign.pareto import Grid, explore
 
     batch, global_batch = given["batch"], given["global_batch"]
@@ -121,3 +121,5 @@ def pareto_command(
         common.print_json(found.to_dict())
     else:
         print(found.summary())
+    if not found.interrupted and (why := none_planned(found.designs)):
+        raise InfeasibleError(why)

@@ -1,6 +1,6 @@
 """Clusters to choose among: the points of a grid, what is known of them, and who is not beaten."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from math import isfinite
@@ -173,6 +173,31 @@ def frontier(designs: Iterable[Design], least_gain: float = 0.0) -> tuple[Design
             best = design.value(DesignObjective.TIME) * (1.0 - least_gain)
             kept.append(design)
     return tuple(kept)
+
+
+def none_planned(designs: Sequence[Design]) -> str:
+    """Return why none of some designs is planned, and what to change, or "" where one is.
+
+    Parameters
+    ----------
+    designs : sequence of Design
+
+    Examples
+    --------
+    >>> point = Point(servers=2, degree=2, bandwidth_bytes_per_s=1.25e10, cost_usd=3432.0)
+    >>> none_planned([Design(point, "over-limit", "costs 3,432 USD, over the limit of 1")])
+    'no design is planned: the cheapest costs 3,432 USD, over the limit of 1; raise the limit'
+    """
+    if not designs or any(design.planned for design in designs):
+        return ""
+    first: dict[str, str] = {}  # of each state, the cheapest design's reason
+    for design in sorted(designs, key=lambda design: design.point.cost_usd):
+        first.setdefault(design.state, design.why)
+    why = [reason for state, reason in first.items() if state != "over-limit"]
+    if "over-limit" in first:
+        least = "the cheapest of the others" if why else "the cheapest"
+        why.append(f"{least} {first['over-limit']}; raise the limit")
+    return f"no design is planned: {'; '.join(why)}"
 
 
 def parse_counts(text: str, name: str, *, doubling: bool) -> tuple[int, ...]:

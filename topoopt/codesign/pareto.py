@@ -246,8 +246,10 @@ class Exploration:
             states[design.state] = states.get(design.state, 0) + 1
         told = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
         lines.append(f"{_designs(self.designs)}: {told or 'none was finished'}")
-        reasons = sorted({d.why for d in self.designs if d.state == "infeasible"})
-        lines += [f"infeasible: {reason}" for reason in reasons[:3]]
+        states_told = ["infeasible"] if len(rows) > 1 else ["infeasible", "over-limit"]
+        for state in states_told:
+            reasons = dict.fromkeys(d.why for d in self.designs if d.state == state)
+            lines += [f"{state}: {reason}" for reason in [*reasons][:3]]
         if self.interrupted:
             lines.append("interrupted: designs that were not looked at may be better")
         return "\n".join(lines)

@@ -1,6 +1,8 @@
 """What the job needs: ranks on hosts, NCCL's and launch settings, collectives as MSCCL files."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.schedules import schedule_of
@@ -24,6 +26,9 @@ from topoopt.problem.units import format_time
 
 MASTER_PORT = 29500
 
+Files = tuple[dict[str, str], list[str]]
+"""Name to text, and notes on what they leave out."""
+
 
 def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
     """Return the files of the job, and what they leave out.
@@ -46,24 +51,11 @@ def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
         "rankfile": _rankfile(made, ranks),
     }
     notes: list[str] = []
-    for server in made.servers:
-        files[f"nccl/{made.name(server)}.conf"] = _nccl(made, server)
-    files["nccl/tuner.csv"] = nccl_tuner(made, ranks)
-    left_out: list[str] = []
-    rounds = msccl_files(made, ranks, left_out)
-    files |= rounds
-    notes += [*_nccl_notes(made, bool(rounds)), *left_out]
-    if (asked := question_of(plan)) is not None:
-        lines, left_out = megatron(plan, *asked)
-        files["megatron.args"] = "".join(f"{line}\n" for line in lines)
-        notes += left_out
-        notes += _slower_notes(plan, asked[1])
-        lines, left_out = torchtitan(plan, *asked)
-        files["torchtitan.toml"] = "".join(f"{line}\n" for line in lines)
-        notes += left_out
-        layout = asked[1]
-        if layout.pipeline > 1:
-            files[PIPELINE_FILE] = pipeline_csv(schedule_of(layout, plan.global_batch))
+    for output in OUTPUTS.values():
+        found, said = output(made, ranks)
+        files |= found
+        notes += said
+    if question_of(plan) is not None:
         files["torchrun.sh"] = _torchrun(made)
         if not fills_servers_in_order(plan, ranks):
             notes.append(
@@ -78,16 +70,66 @@ def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
     return files, notes
 
 
+def _nccl_files(made: Deployment, ranks: list[Rank]) -> Files:
+    files = {f"nccl/{made.name(server)}.conf": _nccl(made, server) for server in made.servers}
+    return files | {"nccl/tuner.csv": nccl_tuner(made, ranks)}, _nccl_notes(made)
+
+
+def _msccl_files(made: Deployment, ranks: list[Rank]) -> Files:
+    notes: list[str] = []
+    files = msccl_files(made, ranks, notes)
+    return files, notes
+
+
+def _megatron_file(made: Deployment, _: list[Rank]) -> Files:
+    if (asked := question_of(made.plan)) is None:
+        return {}, []
+    lines, notes = megatron(made.plan, *asked)
+    notes += _slower_notes(made.plan, asked[1]) if lines else []
+    return _file("megatron.args", lines), notes
+
+
+def _torchtitan_file(made: Deployment, _: list[Rank]) -> Files:
+    if (asked := question_of(made.plan)) is None:
+        return {}, []
+    lines, notes = torchtitan(made.plan, *asked)
+    return _file("torchtitan.toml", lines), notes
+
+
+def _pipeline_file(made: Deployment, _: list[Rank]) -> Files:
+    asked = question_of(made.plan)
+    if asked is None or asked[1].pipeline == 1:
+        return {}, []
+    return {PIPELINE_FILE: pipeline_csv(schedule_of(asked[1], made.plan.global_batch))}, []
+
+
+def _file(name: str, lines: list[str]) -> dict[str, str]:
+    return {name: "".join(f"{line}\n" for line in lines)} if lines else {}
+
+
+OUTPUTS: Mapping[str, Callable[[Deployment, list[Rank]], Files]] = MappingProxyType(
+    {
+        "nccl": _nccl_files,
+        "msccl": _msccl_files,
+        "megatron": _megatron_file,
+        "torchtitan": _torchtitan_file,
+        "pipeline": _pipeline_file,
+    }
+)
+"""What makes the files of one program, by the format of ``topoopt export``."""
+
+
 def _slower_notes(plan: Plan, layout: Layout) -> list[str]:
     """Return what an iteration takes where Megatron-LM runs another schedule than the plan's."""
     runs = as_megatron_runs(layout)
     if runs == layout:
         return []
     built = rebuild(plan)
+    planned = built.simulate().time
     took = replace(built, strategy=replace(built.strategy, layout=runs)).simulate().time
     return [
         f"Megatron-LM: by 1F1B an iteration takes {format_time(took)} on the plan's network, "
-        f"{took / plan.iteration_time_s:.2f} times the plan's"
+        f"{took / planned:.2f} times the plan's"
     ]
 
 
@@ -145,7 +187,7 @@ def _nccl(made: Deployment, server: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _nccl_notes(made: Deployment, msccl: bool) -> list[str]:
+def _nccl_notes(made: Deployment) -> list[str]:
     notes = []
     ends = list(made.port_addresses)
     if not all(made.port(end).rdma for end in ends):
@@ -160,6 +202,6 @@ def _nccl_notes(made: Deployment, msccl: bool) -> list[str]:
     if servers > 2 and not chain:
         notes.append(
             "NCCL: its own rings go from host to next host in the order of ranks, and not every "
-            "two next hosts share a cable" + ("; use the MSCCL files" if msccl else "")
+            "two next hosts share a cable; use the MSCCL files, if there are any"
         )
     return notes

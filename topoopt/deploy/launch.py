@@ -15,6 +15,7 @@ from topoopt.deploy.megatron_hybrid import (
     blocks_a_layer,
     has_pattern,
     hybrid_options,
+    not_in_megatron,
 )
 from topoopt.deploy.megatron_model import model_options
 from topoopt.deploy.megatron_stack import stack_options
@@ -67,6 +68,8 @@ def as_megatron_runs(layout: Layout) -> Layout:
 def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     """Return Megatron-LM's arguments, one option with its value a line.
 
+    None, and a note that says why, for models that Megatron-LM lacks.
+
     Parameters
     ----------
     plan : Plan
@@ -74,6 +77,9 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     layout : Layout
     """
     model = job.model
+    if missing := not_in_megatron(model.linear):
+        why = f"Megatron-LM has no {missing} and cannot run this model"
+        return [], [f"{why}: megatron.args is not written"]
     lines = [
         f"--tensor-model-parallel-size {layout.tensor}",
         f"--context-parallel-size {layout.context}",
@@ -198,12 +204,18 @@ def _megatron_modules(job: LayoutQuestion, layout: Layout, notes: list[str]) -> 
 def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     """Return a torchtitan job file (TOML); the model's name and data are the user's.
 
+    None, and a note that says why, for models that torchtitan lacks (v0.2.2 has llama3, llama4,
+    qwen3, deepseek_v3 and gpt_oss, and dense decoders of Hugging Face's transformers 4.57).
+
     Parameters
     ----------
     plan : Plan
     job : LayoutQuestion
     layout : Layout
     """
+    if missing := _not_in_torchtitan(job.model):
+        why = f"torchtitan v0.2 has no models with {missing} and cannot run this one"
+        return [], [f"{why}: torchtitan.toml is not written"]
     notes = []
     if not (stack := job.implementation.stack).startswith("fsdp2"):
         notes.append(
@@ -259,8 +271,6 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
         lines.append(f'pipeline_parallel_schedule = "{name}"')
         lines.append(f"pipeline_parallel_microbatch_size = {layout.microbatch}")
         lines.append(f"module_fqns_per_model_part = {json.dumps(_modules(job.model, layout))}")
-    if missing := _not_in_torchtitan(job.model):
-        notes.append(f"torchtitan has no models with {missing} and cannot run this one")
     if job.model.mtp_layers:
         notes.append(
             "torchtitan has no multi-token prediction: the plan's time includes "

@@ -2,19 +2,20 @@
 
 from codesign_base import InputError
 from topoopt.deploy.deployment import Deployment
-from topoopt.deploy.job_files import job_files
+from topoopt.deploy.job_files import OUTPUTS
 from topoopt.deploy.notes import deploy_notes
 from topoopt.deploy.technician import netbox_csv
+from topoopt.plan.ranks import ranks_of
 
-EXPORTS = {
-    "msccl": ("msccl/", "MSCCL"),
-    "nccl": ("nccl/", "NCCL"),
-    "megatron": ("megatron.args", "Megatron-LM"),
-    "torchtitan": ("torchtitan.toml", "torchtitan"),
-    "pipeline": ("pipeline.csv", "a pipeline"),
-    "netbox": ("netbox-cables.csv", "NetBox"),
+TITLES = {
+    "msccl": "MSCCL",
+    "nccl": "NCCL",
+    "megatron": "Megatron-LM",
+    "torchtitan": "torchtitan",
+    "pipeline": "a pipeline",
+    "netbox": "NetBox",
 }
-"""Of each name, its file or directory in a deployment, and how notes on it begin."""
+"""What errors call the program of each format."""
 
 
 def exported(made: Deployment, kind: str) -> tuple[dict[str, str], list[str]]:
@@ -24,12 +25,12 @@ def exported(made: Deployment, kind: str) -> tuple[dict[str, str], list[str]]:
     ----------
     made : Deployment
     kind : str
-        One of `EXPORTS`.
+        One of `TITLES`.
 
     Returns
     -------
     files : dict of str to str
-        Names within the directory, or one file.
+        Names within the directory of the format, or one file.
     notes : list of str
 
     Raises
@@ -37,22 +38,18 @@ def exported(made: Deployment, kind: str) -> tuple[dict[str, str], list[str]]:
     InputError
         If the plan has none.
     """
-    place, title = EXPORTS[kind]
     if kind == "netbox":
-        files, notes = {place: netbox_csv(made)}, deploy_notes(made)
-    else:
-        files, notes = job_files(made)
-    found = {
-        name.removeprefix(place) if place.endswith("/") else name: text
-        for name, text in files.items()
-        if name.startswith(place)
-    }
-    said = [note for note in notes if note.startswith(title)]
-    if not found:
+        notes = [note for note in deploy_notes(made) if note.startswith(TITLES[kind])]
+        return {"netbox-cables.csv": netbox_csv(made)}, notes
+    files, notes = OUTPUTS[kind](made, ranks_of(made.plan))
+    if not files:
         why = {
             "megatron": "these are made for plans by layouts",
             "torchtitan": "these are made for plans by layouts",
             "pipeline": "these are made for layouts of several stages",
         }.get(kind, "nothing in it reduces or exchanges over several servers")
-        raise InputError(f"the plan has no files for {title} ({why}); export another format")
-    return found, said
+        raise InputError(
+            f"the plan has no files for {TITLES[kind]} ({'; '.join(notes) or why}); export "
+            "another format"
+        )
+    return {name.removeprefix(f"{kind}/"): text for name, text in files.items()}, notes

@@ -19,8 +19,8 @@ _SPEC = "megatron.core.models.hybrid.hybrid_layer_specs hybrid_stack_spec"
 _FP8_MULTIPLE = 16
 
 
-def _unknown(linear: LinearAttention | None) -> str:
-    """Return what Megatron-LM has not of linear attention, empty if it has all."""
+def not_in_megatron(linear: LinearAttention | None) -> str:
+    """Return what of linear attention Megatron-LM does not have; empty if it has all."""
     if linear is None:
         return ""
     if linear.kind not in _LETTERS:
@@ -30,8 +30,6 @@ def _unknown(linear: LinearAttention | None) -> str:
 
 def has_pattern(model: Transformer) -> bool:
     """Whether Megatron-LM has a model as a pattern of blocks only, not as one of its GPT models."""
-    if _unknown(model.linear):
-        return False
     one_part = bool(model.without_feed_forward or model.without_attention)
     return one_part or (model.linear is not None and model.linear.kind == "mamba-2")
 
@@ -61,12 +59,6 @@ def hybrid_options(
     notes : list of str
     """
     linear = model.linear
-    if _unknown(linear):
-        notes.append(
-            f"Megatron-LM has no {_unknown(linear)} and cannot run this model: its arguments are "
-            "those of a model with attention in every layer"
-        )
-        return []
     lines = []
     if has_pattern(model):
         lines += [f"--hybrid-layer-pattern={_pattern(model, layout)}", f"--spec {_SPEC}"]

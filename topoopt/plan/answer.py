@@ -7,7 +7,7 @@ from parallelism.transformers.text import layout_text
 from topoopt.base.display import register
 from topoopt.base.text import dollars
 from topoopt.plan.plan import Plan
-from topoopt.plan.records import IN_VAIN
+from topoopt.plan.records import shown_notes
 from topoopt.plan.summary import (
     APART,
     comparison_rows,
@@ -77,7 +77,7 @@ def short_summary(plan: Plan) -> str:
     lines += ["", *_at_most(_SPLITS, split, "lines")]
     lines += _at_most(_RINGS, [line.strip() for line in ring_lines(plan)], "groups")
     lines.append(memory_text(plan))
-    shown = [note for note in plan.notes if note.startswith(IN_VAIN)]
+    shown = shown_notes(plan.notes)
     lines += [f"note: {note}" for note in shown]
     count = len(plan.notes) - len(shown)
     assumed = f"{count} assumption{'' if count == 1 else 's'} behind the times, " * bool(count)

@@ -23,7 +23,7 @@ from topoopt.plan.plan import (
 from topoopt.problem.job import Cluster
 from topoopt.problem.prices import PriceTable
 from topoopt.problem.schedule import Schedule
-from topoopt.problem.units import format_time
+from topoopt.problem.units import format_bytes, format_time
 from topoopt.topology.finder import Ring
 
 
@@ -158,13 +158,32 @@ def skipped_notes(skipped: Sequence[str], memory: float) -> list[str]:
     if not skipped:
         return []
     return [
-        f"not simulated, because a task graph would take more than {memory / 1e9:g} GB: "
+        f"{TOO_LARGE}, because a task graph would take more than {format_bytes(memory)}: "
         + "; ".join(skipped)
     ]
 
 
 IN_VAIN = "asked for, but in no layout that is legal: "
-"""How a note begins that the answer shows, since it is about the question."""
+TOO_LARGE = "not simulated"
+TOO_MUCH_WORK = "not simulated, because too few servers are alike"
+"""How notes begin, or hold, that the answer shows, since they are about the question."""
+
+
+def shown_notes(notes: Sequence[str]) -> list[str]:
+    """Return the notes that a short answer shows: what was asked in vain, or not looked at.
+
+    Lists of layouts are counted in it.
+    """
+    shown = []
+    for note in notes:
+        if note.startswith(TOO_LARGE):
+            said, _, listed = note.partition(": ")
+            count = len(listed.split("; "))
+            layouts = "1 layout" if count == 1 else f"{count} layouts"
+            shown.append(f"{said}: {layouts}, any of which may be faster (--details names them)")
+        elif note.startswith(IN_VAIN) or TOO_MUCH_WORK in note:
+            shown.append(note)
+    return shown
 
 
 def unused_notes(unused: Sequence[str]) -> list[str]:
@@ -180,8 +199,8 @@ def unsimulated_notes(count: int) -> list[str]:
         return []
     networks = "1 wiring with its routes was" if count == 1 else f"{count} wirings with routes were"
     return [
-        f"{networks} not simulated, because too few servers are alike on them for the work that a "
-        "simulation may take; bounds do not rule out that they are faster"
+        f"{networks} {TOO_MUCH_WORK} on them for the work that a simulation may take; "
+        "bounds do not rule out that they are faster"
     ]
 
 

@@ -32,8 +32,7 @@ def check_routes(plan: Plan, rebuilt: Rebuilt) -> None:
         Naming the first pair whose route is wrong.
     """
     _check_table(plan)
-    _check_listed(plan, rebuilt)
-    _check_flows(rebuilt)
+    check_flows(plan, rebuilt)
     if plan.cluster.servers > 1:
         _check_name(plan, rebuilt)
     if plan.routing == Routing.MCF:
@@ -76,8 +75,22 @@ def _check_listed(plan: Plan, rebuilt: Rebuilt) -> None:
         )
 
 
-def _check_flows(rebuilt: Rebuilt) -> None:
-    """What a pair sends leaves its source once, is kept by every node between, and arrives."""
+def check_flows(plan: Plan, rebuilt: Rebuilt) -> None:
+    """Check that every pair that sends has routes, which are unit flows, whatever their routing.
+
+    What a pair sends leaves its source once, is kept by every node between, and arrives.
+
+    Parameters
+    ----------
+    plan : Plan
+    rebuilt : Rebuilt
+
+    Raises
+    ------
+    InputError
+        Naming the first pair whose route is wrong.
+    """
+    _check_listed(plan, rebuilt)
     network, routes = rebuilt.fabric.network, rebuilt.fabric.routes
     hosts = network.hosts
     pairs = routes.listed

@@ -21,11 +21,12 @@ from topoopt.plan.checks import (
 from topoopt.plan.packet_checks import check_packets
 from topoopt.plan.plan import Plan, load_plan
 from topoopt.plan.rebuild import Rebuilt, rebuild
-from topoopt.plan.route_checks import check_routes
+from topoopt.plan.route_checks import check_flows, check_routes
 from topoopt.plan.search_checks import check_search
 
+_Stages = tuple[tuple[tuple[str, Callable[[Plan, Rebuilt], None]], ...], ...]
 # In stages: what a stage recomputes rests on what the stages before it found in order.
-_STAGES: tuple[tuple[tuple[str, Callable[[Plan, Rebuilt], None]], ...], ...] = (
+_STAGES: _Stages = (
     (
         ("parallelization", check_parallelization),
         ("question", check_question),
@@ -41,6 +42,8 @@ _STAGES: tuple[tuple[tuple[str, Callable[[Plan, Rebuilt], None]], ...], ...] = (
         ("baselines", check_baselines),
     ),
 )
+# What is built of a plan, without what the plan says of it.
+_BUILT: _Stages = ((("ports", check_ports), ("rings", check_rings), ("routes", check_flows)),)
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,50 @@ def verify_plan(
     return Verification(not failures, tuple(found), failures, skipped)
 
 
+def load_sound_plan(path: str | Path) -> Plan:
+    """Read a plan file to build the plan, or to write it for other programs.
+
+    Checked is what is built, without simulation: the parallelization is legal, fits in memory and
+    fills the GPUs; links keep to the ports; rings are cycles over links; routes are unit flows.
+    Times, bounds and costs, which change no cable, are left to `verify_plan`.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, does not follow the schema, or was changed so that the plan
+        cannot be built.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import topoopt as to
+    >>> job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+    >>> cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    >>> plan = to.co_optimize(job, cluster, to.SearchOptions(steps=5, confirm="none"))
+    >>> path = tempfile.mkdtemp() + "/plan.json"
+    >>> plan.save(path)
+    >>> load_sound_plan(path) == plan
+    True
+    """
+    plan = load_plan(path)
+    for _, failure in findings(plan, stages=_BUILT):
+        if failure is not None:
+            raise InputError(
+                f"plan file {str(path)!r} is wrong: {failure}; undo the change, or plan again"
+            )
+    return plan
+
+
 def findings(
-    plan: Plan, progress: Callable[[str], None] | None = None
+    plan: Plan, progress: Callable[[str], None] | None = None, *, stages: _Stages = _STAGES
 ) -> Iterator[tuple[str, str | None]]:
     """Make the checks of a plan one after another.
 
@@ -124,6 +169,8 @@ def findings(
     plan : Plan
     progress : callable, optional
         Called with the name of each check before it begins.
+    stages : tuple, optional
+        The checks, beside that of the structure; by default all.
 
     Yields
     ------
@@ -140,7 +187,7 @@ def findings(
         yield "structure", _failure("structure", error)
         return
     yield "structure", None
-    for stage in _STAGES:
+    for stage in stages:
         failed = False
         for name, check in stage:
             failure = None

@@ -134,6 +134,8 @@ def test_other_spellings_of_nemotron_and_kimi() -> None:
     grouped = parse(KIMI | {"num_expert_group": 8, "topk_group": 4}).experts
     assert grouped is not None
     assert (grouped.groups, grouped.groups_per_token) == (8, 4)
+    spelt_twice = KIMI | {"num_experts_per_tok": KIMI["num_experts_per_token"]}
+    assert parse(spelt_twice) == parse(KIMI)
     assert (parse(KIMI).sequence, parse(KIMI | {"model_max_length": 2048}).sequence) == (4096, 2048)
 
 
@@ -184,14 +186,15 @@ JAMBA, FALCON = hybrid_configs.JAMBA, hybrid_configs.FALCON_H1
         (NANO, {"hybrid_override_pattern": "MX"}, "is 'X'; only the letters M * - E"),
         (NANO, {"hybrid_override_pattern": 3}, "give a text"),
         (NANO, {"hybrid_override_pattern": "M*E"}, "it names 3 of 52 layers"),
-        (NANO, {"layers_block_type": ["mamba"] * 52}, "'layers_block_type' says linear_"),
-        (NANO, {"layers_block_type": ["lstm"]}, "only linear_attention, full_attention, mlp, moe,"),
+        (NANO, {"layers_block_type": ["mamba"] * 52}, "it makes layer 1 (from 0) E, but "
+         "field 'layers_block_type' says mamba; remove one"),
+        (NANO, {"layers_block_type": ["lstm"]}, "only mamba, attention, linear_attention, full_"),
         (NANO, {"hybrid_override_pattern": "M-E", "num_hidden_layers": 3}, "some have experts"),
         (NANO, {"hybrid_override_pattern": "M" * 10_001, "num_hidden_layers": None}, "at most"),
         (NANO, {"n_shared_experts": 2}, "'n_shared_experts' is 2; only one shared expert"),
         (NANO, {"num_nextn_predict_layers": 1, "mtp_hybrid_override_pattern": "M"},
-         "'mtp_hybrid_override_pattern' is 'M'; only modules of the blocks full_attention and moe"),
-        (hybrid_configs.NEMOTRON_8B, {"num_nextn_predict_layers": 1}, "full_attention and mlp"),
+         "'mtp_hybrid_override_pattern' is 'M'; only modules of the blocks attention and moe (*E)"),
+        (hybrid_configs.NEMOTRON_8B, {"num_nextn_predict_layers": 1}, "attention and mlp (*-)"),
         (NANO, {"use_bias": True}, "'use_bias' is True; only Nemotron-H without biases"),
         (NANO, {"mamba_proj_bias": True}, "'mamba_proj_bias' is True"),
         (NANO, {"sliding_window": 512}, "'sliding_window' is 512"),
@@ -204,6 +207,9 @@ JAMBA, FALCON = hybrid_configs.JAMBA, hybrid_configs.FALCON_H1
         (KIMI, {"linear_attn_config": {"full_attn_layers": [1], "kda_layers": [1]}},
          "field 'full_attn_layers' is [1]; it has layer 1, as kda_layers does; give each of the"),
         (KIMI, {"linear_attn_config": 4}, "give an object"),
+        (KIMI, {"num_experts_per_tok": 4}, "'num_experts_per_tok' is 4; 'num_experts_per_token', "
+         "which says the same of kimi_linear models, is 8; remove one of them"),
+        (KIMI, {"n_group": 2, "num_expert_group": 4}, "'n_group' is 2; 'num_expert_group'"),
         (hybrid_configs.QWEN35_27B, {"attn_output_gate": False}, "only Qwen with gated attention"),
         (hybrid_configs.QWEN35_27B, {"mtp_num_hidden_layers": 2}, "only a module of one layer"),
         (hybrid_configs.QWEN35_27B, {"mtp_use_dedicated_embeddings": True}, "share the model's"),

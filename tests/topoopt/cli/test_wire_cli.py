@@ -87,6 +87,21 @@ def test_single_outputs_of_a_deployment(plans, tmp_path, plan, kind, holds):
     assert all(path.read_text() in deployed for path in written)
 
 
+@pytest.mark.parametrize(
+    "words", [("deploy",), *(("export", "--format", kind) for kind in ("graphml", "fbuf", "chakra",
+                                                                     "nccl"))]
+)  # fmt: skip
+def test_a_plan_with_more_links_than_ports_is_neither_deployed_nor_exported(tmp_path, words):
+    plan = shared_plan()
+    first, *others = plan.links
+    wider = replace(first, cables=first.cables + 1)
+    replace(plan, links=[wider, *others]).save(tmp_path / "plan.json")
+    command, *options = words
+    said = refused(command, tmp_path / "plan.json", *options, "-o", tmp_path / "out")
+    assert "is wrong: ports: server 0 sends on 3 ports; it has 2; undo the change" in said
+    assert names(tmp_path) == ["plan.json"]
+
+
 def refused(*words):
     """Return the sentence of a refused command, which the command line ends with 2 for."""
     done = call(*words)

@@ -9,15 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small_plans import small_dlrm
+from typer.testing import CliRunner
 
 import topoopt as to
 from codesign_base import InfeasibleError, InputError
+from topoopt.cli.app import app
 from topoopt.codesign.designs import (
     Design,
     DesignObjective,
     Limits,
     Point,
     frontier,
+    none_planned,
     parse_counts,
 )
 from topoopt.codesign.pareto import Exploration, Grid, choose_degree, explore
@@ -248,3 +251,23 @@ def test_the_command(capsys, tmp_path, monkeypatch):
     assert len(list(folder.glob("*.json"))) == len(planned)
     plan = to.load_plan(folder / "2-servers-1x40Gbps.json")
     assert plan.iteration_time_s == planned[0]["iteration_time_s"]
+
+
+def test_a_grid_without_a_plan_ends_with_the_reason():
+    words = ("pareto", "dlrm-16", "--servers", "2", "--degree", "2,3", "--bandwidth", "40Gbps")
+    done = CliRunner().invoke(app, [*words, "--max-cost", "1", "--json"])
+    told = json.loads(done.stdout)
+    assert told["frontier"] == [] and {d["state"] for d in told["designs"]} == {"over-limit"}
+    assert isinstance(done.exception, InfeasibleError)
+    cost = min(design["cost_usd"] for design in told["designs"])
+    assert str(done.exception) == (
+        f"no design is planned: the cheapest costs {cost:,.0f} USD, over the limit of 1; raise the "
+        "limit"
+    )
+    fits_none = Design(Point(4, 2, 1e9, 10.0), "infeasible", "it does not fit")
+    costly = Design(Point(8, 2, 1e9, 99.0), "over-limit", "has 16 ports, over the limit of 8")
+    assert none_planned([costly, fits_none]) == (
+        "no design is planned: it does not fit; the cheapest of the others has 16 ports, over the "
+        "limit of 8; raise the limit"
+    )
+    assert none_planned([costly, replace(fits_none, state="planned")]) == none_planned([]) == ""

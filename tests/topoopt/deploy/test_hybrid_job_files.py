@@ -2,7 +2,6 @@
 
 import functools
 import json
-import tomllib
 from dataclasses import replace
 
 import pytest
@@ -10,6 +9,7 @@ from small_layouts import layout_job
 from small_plans import planned
 
 import topoopt as to
+from codesign_base import InputError
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.layout import Layout
@@ -18,7 +18,10 @@ from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.presets_hybrid import HYBRIDS
 from parallelism.transformers.stages import parts_of
 from tests.helpers.small_transformers import BESIDE, HYBRID, LIGHTNING, SELECTIVE, SHORT
+from topoopt.deploy import job_files as job_files_of
+from topoopt.deploy.deployment import deployment
 from topoopt.deploy.launch import megatron, torchtitan
+from topoopt.deploy.launch_exports import exported
 from topoopt.deploy.msccl_files import head_groups
 from topoopt.plan.ranks import ranks_of
 
@@ -189,9 +192,8 @@ def test_full_recomputation_keeps_one_input_a_layer_of_the_plan():
 
 
 def test_what_no_release_has_is_said():
-    found, notes = settings_of("kimi-linear-48b-a3b")
-    assert any("cannot run this model" in note for note in notes)
-    assert "--hybrid-layer-pattern" not in found and "--linear-attention-freq" not in found
+    found, (note,) = settings_of("kimi-linear-48b-a3b")
+    assert not found and "cannot run this model: megatron.args is not written" in note
     for name in (*QWEN, *MAMBA):
         assert not any("cannot run" in note for note in settings_of(name)[1])
     for model, what in (
@@ -285,17 +287,32 @@ def test_more_tensor_ranks_than_key_value_heads_need_a_later_release():
 def test_torchtitan_has_none_of_them(model):
     plan = some_plan()
     job = replace(plan.job, model=model, sequence=4096)
-    lines, notes = torchtitan(plan, job, Layout(data=8))
-    tomllib.loads("\n".join(lines))
-    (note,) = [one for one in notes if one.endswith("cannot run this one")]
+    lines, (note,) = torchtitan(plan, job, Layout(data=8))
+    assert not lines and "cannot run this one: torchtitan.toml is not written" in note
     mamba = model.linear.kind == "mamba-2"
     assert ("Mamba-2" in note) == mamba and ("linear attention" in note) != mamba
     assert ("layers of one part" in note) == model.name.startswith("nemotron")
     assert ("output gate" in note) == model.name.startswith("qwen")
     ordinary = replace(model, linear=None, without_feed_forward=(), without_attention=())
     ordinary = replace(ordinary, attention=replace(model.attention, output_gate=False))
-    notes = torchtitan(plan, replace(job, model=ordinary), Layout(data=8))[1]
-    assert not any("cannot run" in one for one in notes)
+    lines, notes = torchtitan(plan, replace(job, model=ordinary), Layout(data=8))
+    assert "[parallelism]" in lines and not any("cannot run" in one for one in notes)
+
+
+@pytest.mark.parametrize("model", HYBRIDS, ids=lambda model: model.name)
+def test_a_deployment_has_launch_files_of_programs_with_the_model_alone(model, monkeypatch):
+    made = deployment(some_plan())
+    asked = replace(made.plan.job, model=model), Layout(data=8)
+    monkeypatch.setattr(job_files_of, "question_of", lambda _: asked)
+    monkeypatch.setattr(job_files_of, "_slower_notes", lambda *_: [])
+    files, notes = job_files_of.job_files(made)
+    kda = model.linear.kind == "kda"
+    assert "torchtitan.toml" not in files and ("megatron.args" in files) != kda
+    assert {"ranks.csv", "torchrun.sh"} <= files.keys()
+    left_out = [note for note in notes if note.endswith("is not written")]
+    assert len(left_out) == 1 + kda
+    with pytest.raises(InputError, match=r"torchtitan v0\.2 has no models with .* is not written"):
+        exported(made, "torchtitan")
 
 
 def test_dense_shared_gates_are_written():
@@ -306,7 +323,7 @@ def test_dense_shared_gates_are_written():
     assert any("--moe-shared-expert-gate from core_r0.16 on" in note for note in notes)
 
 
-@pytest.mark.parametrize("name", [*QWEN, *MAMBA, "kimi-linear-48b-a3b"])
+@pytest.mark.parametrize("name", [*QWEN, *MAMBA])
 def test_context_ranks_are_said_with_the_release_that_has_them(name):
     model = get_transformer(name)
     for context in (1, 2):
@@ -318,8 +335,6 @@ def test_context_ranks_are_said_with_the_release_that_has_them(name):
         )
         if model.linear.kind == "mamba-2":  # patterns are newer than context ranks of Mamba-2
             assert any("from core_r0.18 on, by --hybrid-layer-pattern" in note for note in notes)
-        if model.linear.kind == "kda":
-            assert any("no Kimi Delta Attention" in note for note in notes)
 
 
 def test_context_groups_get_files_of_all_to_alls_in_stages_with_linear_layers():

@@ -7,7 +7,7 @@ from small_layouts import shared_layout_plan
 from small_plans import shared_plan
 
 from topoopt.plan.answer import same_cost
-from topoopt.plan.records import unused_notes
+from topoopt.plan.records import skipped_notes, unsimulated_notes, unused_notes
 from topoopt.problem.units import format_time
 
 
@@ -58,6 +58,20 @@ def test_the_summary_stays_within_25_lines_whatever_the_plan_holds(made):
     assert "9 assumptions" in lines[-1]
     assert lines[-2] == "note: asked for, but in no layout that is legal: context 3; zero 2"
     assert "and 17 more" in lines[2]
+
+
+def test_what_was_not_simulated_is_said():
+    plan = shared_layout_plan()
+    notes = [*skipped_notes(["dp 2", "tp 2, pp 2", "cp 4"], 3e9), *unsimulated_notes(2)]
+    lines = replace(plan, notes=["usual", *notes]).summary().splitlines()
+    assert lines[-3:-1] == [
+        "note: not simulated, because a task graph would take more than 3 GB: 3 layouts, any of "
+        "which may be faster (--details names them)",
+        f"note: {notes[1]}",
+    ]
+    assert "not simulated" in notes[1] and lines[-1].startswith("1 assumption behind")
+    assert f"note: {notes[0]}" in replace(plan, notes=notes).summary(details=True)
+    assert not [line for line in plan.summary().splitlines() if "not simulated" in line]
 
 
 def test_what_must_not_be_missed_is_said():

@@ -12,7 +12,7 @@ from tampering import noticed
 
 import topoopt as to
 from topoopt.plan.plan import parse_plan
-from topoopt.plan.verify import verify_plan
+from topoopt.plan.verify import load_sound_plan, verify_plan
 
 # Words, and how the search went: nothing that could be recomputed.
 DESCRIPTIVE = (
@@ -530,6 +530,26 @@ def test_later_checks_are_skipped_and_named():
     document["job"]["model"]["operators"][0]["kind"] = "magic"
     verdict = verify_plan(parse_plan(json.dumps(document)))
     assert verdict.checks == ("structure",) and len(verdict.skipped) == 12
+
+
+BUILT = (
+    link_above_the_degree, degree_lowered, ring_of_two_cycles, ring_visits_a_server_twice,
+    route_does_not_conserve_flow, two_parts_on_one_server, sample_degree_does_not_divide_the_batch,
+)  # fmt: skip
+SAID = (iteration_time_changed, lower_bound_changed, cost_removed)
+
+
+@pytest.mark.parametrize("change", [*BUILT, *SAID], ids=lambda change: change.__name__)
+def test_a_plan_that_cannot_be_built_is_not_loaded_to_be_built(change, tmp_path):
+    document = shared_document()
+    named = "|".join(sorted(change(document)))
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(document))
+    if change in SAID:
+        assert load_sound_plan(path) == parse_plan(json.dumps(document))
+        return
+    with pytest.raises(to.InputError, match=rf"plan\.json' is wrong: ({named}): .*, or plan again"):
+        load_sound_plan(path)
 
 
 def leaves(node, path=()):
