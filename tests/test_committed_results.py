@@ -79,7 +79,14 @@ def test_only_rounding_is_alike():
     assert not alike("ok", "infeasible") and not alike("", "0")
 
 
-@pytest.mark.parametrize("directory", RESULTS, ids=name)
+@pytest.mark.parametrize(
+    "directory",
+    [
+        pytest.param(found, marks=pytest.mark.slow) if "dedicated-cluster" in name(found) else found
+        for found in RESULTS
+    ],
+    ids=name,
+)
 def test_the_fastest_cases_come_again(directory, scripts, tmp_path):
     manifest = json.loads((directory / "manifest.json").read_text())
     count = len(manifest["cases"][0])

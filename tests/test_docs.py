@@ -128,6 +128,7 @@ def test_the_page_of_commands_has_every_option_with_its_default(generate):
     assert "| `--servers` | required | Number of servers. |" in found["plan"]
 
 
+@pytest.mark.slow
 def test_the_gallery_shows_every_fabric_and_its_commands_draw_them(generate, tmp_path):
     assert set(generate.EXAMPLES) == set(FABRICS)
     generate.write_pages(tmp_path)

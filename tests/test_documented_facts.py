@@ -188,6 +188,7 @@ def keys(page, first, column):
     return {name for row in rows(page, first) for name in in_code(row[column])}
 
 
+@pytest.mark.slow
 def test_keys_of_an_exploration_are_told():
     point = {"servers", "degree", "bandwidth_bytes_per_s", "cost_usd"}
     own = {each.name for each in fields(Design)} - {"point"}

@@ -101,6 +101,7 @@ def test_a_tiny_grid_runs_and_is_tabulated(dedicated, tmp_path):
     assert run.figures == ("dedicated-cluster.png", "dedicated-cluster.svg")
 
 
+@pytest.mark.slow
 def test_the_script_lists_its_cases(tmp_path):
     listed = subprocess.run(
         [sys.executable, str(EXPERIMENTS / "dedicated_cluster.py"), "--quick", "--list",
@@ -162,6 +163,7 @@ def test_libra_overlap(tmp_path):
         assert row["wrong_loop_loss"] >= -1e-9
 
 
+@pytest.mark.slow
 def test_libra_shapes(tmp_path):
     rows = pictured("libra_shapes.py", tmp_path, [
         {"workload": "gpt-3", "npus": 256, "objective": "time*cost", "budget_gbytes_per_s": 500,

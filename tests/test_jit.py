@@ -230,6 +230,7 @@ def test_kernels_without_a_place_are_not_shared(tmp_path, monkeypatch):
     assert not jit.kernels_are_shared()
 
 
+@pytest.mark.slow
 def test_unwritable_cache_still_computes(tmp_path):
     (tmp_path / "file").write_text("")
     cache = str(tmp_path / "file" / "cache")

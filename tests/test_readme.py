@@ -347,9 +347,16 @@ EXAMPLES = {name: found for name, text in DOCS.items() if (found := blocks(text,
 # What these need besides; a test below imports what they import.
 UNTRIED = {"capture.md": "PyTorch", "clos.md": "flows of a live cluster", "validate.md": "data"}
 SILENT = ("report.md",)  # writes a file
+LONG = ("compare.md", "job-file.md", "layout-plans.md", "pareto.md")
 
 
-@pytest.mark.parametrize("name", sorted(set(EXAMPLES) - set(UNTRIED)))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow) if name in LONG else name
+        for name in sorted(set(EXAMPLES) - set(UNTRIED))
+    ],
+)
 def test_examples_of_the_docs_run(name, small, monkeypatch, capsys):
     monkeypatch.chdir(small)
     # What they print is not compared: a search of little effort prints as much.

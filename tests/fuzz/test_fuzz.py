@@ -49,7 +49,7 @@ def test_mutated_inputs_succeed_or_are_refused_in_a_sentence(kind, tmp_path):
 
 
 def test_some_of_each_kind(tmp_path):
-    done = worked(",".join(KINDS), 0, 6, tmp_path)
+    done = worked(",".join(KINDS), 0, 2, tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "failed" not in done.stdout, done.stdout
-    assert done.stdout.count("case") == 6 * len(KINDS)
+    assert done.stdout.count("case") == 2 * len(KINDS)

@@ -174,7 +174,7 @@ def test_errors_name_the_place_and_the_mend(path: list[Any], value: Any, message
         ("name: !!python/object/apply:os.system ['true']", "not valid YAML"),
         ("? [a]\n: b", "not valid YAML"),
         ("\x00", "not valid YAML"),
-        ("[" * 5000, "model file"),
+        pytest.param("[" * 5000, "model file", marks=pytest.mark.slow),
         ("name: 2020-99-99", "is not readable YAML"),
     ],
 )

@@ -199,7 +199,11 @@ def test_list_models_sums_the_graphs() -> None:
         (lambda: get_model("zzz"), "known: dlrm, candle"),
         (lambda: get_model("dlrm", tabels=3), "no parameter 'tabels'; did you mean 'tables'?"),
         (lambda: get_model("dlrm", tables=0), "tables is 0; give a whole number from 1"),
-        (lambda: get_model("dlrm", tables=10**6), "more than 100000 operators"),
+        pytest.param(
+            lambda: get_model("dlrm", tables=10**6),
+            "more than 100000 operators",
+            marks=pytest.mark.slow,
+        ),
         (lambda: dlrm(dim=True), "dim is True"),
         (lambda: dlrm(lookup_skew=-1.0), "lookup_skew is -1.0; give an exponent of at least 0"),
         (lambda: dlrm(tables=2, dims=[4]), "dims has 1 numbers for 2 tables; give one for each"),

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 from clos_oracle import permutation_traffic, random_instance
 
 from routing.clos.bounds import bound_of_paths
@@ -56,6 +57,7 @@ def in_plain_python(disable: str) -> list[list[float]]:
     return result
 
 
+@pytest.mark.slow
 def test_compiled_kernels_equal_plain_python():
     plain, compiled = in_plain_python("1"), in_plain_python("0")
     assert len(plain) == len(compiled) > 100

@@ -63,6 +63,7 @@ def check_definition(case: Case, rates: np.ndarray) -> None:
     assert np.all(held | (rates >= caps * (1 - 1e-12)))
 
 
+@pytest.mark.slow
 def test_thousands_of_networks_equal_progressive_filling() -> None:
     for seed in range(4000):
         case = random_case(seed)

@@ -79,6 +79,7 @@ def circulant(hosts: int, steps: list[int], rates: list[float]) -> Network:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.integers(3, 12))
 def test_one_source_of_a_circulant_gives_the_lp_optimum(seed: int, hosts: int) -> None:

@@ -99,7 +99,9 @@ def test_few_columns_are_near_all_rows(n, seed) -> None:
     assert cover(near, cost).tolist() == sorted(chosen)
 
 
-@pytest.mark.parametrize("strides", [(1, 9, 27, 61), (1, 39, 47, 67)])
+@pytest.mark.parametrize(
+    "strides", [(1, 9, 27, 61), pytest.param((1, 39, 47, 67), marks=pytest.mark.slow)]
+)
 def test_small_buffers_take_at_most_half_more_than_the_bound(strides) -> None:
     network = circulant(128, strides, 12.5 * GIGA)
     lines = shared_lines(distances(network, range(128)), "allreduce")
@@ -115,6 +117,7 @@ def test_small_buffers_take_at_most_half_more_than_the_bound(strides) -> None:
     assert min(each.time(1e4) for each in met) < 0.7 * others
 
 
+@pytest.mark.slow
 @given(networks(alike=True), st.floats(1.0, 1e8))
 @settings(deadline=None, max_examples=40)
 def test_no_schedule_is_below_distance_and_bytes_together(case, size) -> None:

@@ -200,6 +200,7 @@ def indexed(draw: st.DrawFn) -> Transformer:
     return replace(model, attention=replace(model.attention, latent=latent))
 
 
+@pytest.mark.slow
 @given(transformers() | hybrids() | indexed())
 @settings(max_examples=60, deadline=None)
 def test_the_graph_has_the_transformers_parameters_and_flops(model: Transformer) -> None:

@@ -60,6 +60,7 @@ def all_wirings(servers, degree):
             yield choice
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bandwidth", [2e3])
 def test_bounds_hold_for_every_strategy_on_every_wiring_of_four_servers(bandwidth):
     graph = ModelGraph("tiny", (operator("a", []), operator("b", [0], 4000)), 1)

@@ -65,11 +65,11 @@ def job(splits, parameters):
 
 
 CASES = [
-    (3, 1, SPLITS, (1000, 500), 3e3),
+    pytest.param((3, 1, SPLITS, (1000, 500), 3e3), marks=pytest.mark.slow),
     (3, 2, SPLITS, (4000, 100), 1e3),
-    (4, 1, (), (1000, 500), 1e3),
+    pytest.param((4, 1, (), (1000, 500), 1e3), marks=pytest.mark.slow),
     pytest.param((4, 2, (), (3000, 3000), 5e3), marks=pytest.mark.slow),
-    (3, 2, (), (500, 2000, 500), 1e3),
+    pytest.param((3, 2, (), (500, 2000, 500), 1e3), marks=pytest.mark.slow),
 ]
 
 

@@ -26,6 +26,7 @@ from topoopt.topology.fabrics import ideal_switch
 LAG = 2e-6  # announced, and sent, over one hop of random_fabric
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None)
 @given(
     jobs(sizes=(2, 3, 4, 6, 8)),

@@ -33,6 +33,7 @@ SCHEDULES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     st.one_of(jobs(sizes=(1, 2, 3, 4, 6, 8)), concat_jobs()),

@@ -4,6 +4,7 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from fabric_cases import random_fabric
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -30,6 +31,7 @@ def chosen_places(builder: TaskGraphBuilder, strategy: Strategy) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(
     st.one_of(jobs(sizes=(1, 2, 3, 4, 6, 8)), concat_jobs()),

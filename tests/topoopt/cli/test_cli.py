@@ -98,6 +98,7 @@ def test_verify_rejects_with_status_2_and_one_sentence(workplace, tmp_path):
     assert json.loads(done.stdout)["failures"] and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_compare_lists_every_fabric(workplace):
     directory, _ = workplace
     result = inside("compare", "small.yaml", *FAST, "-q", directory=directory)
@@ -170,6 +171,7 @@ def test_a_full_disk_is_one_sentence(words):
     assert errors.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_names_that_a_terminal_has_no_letters_for_are_printed(tmp_path):
     network = tmp_path / "nätwörk.json"
     with (tmp_path / "out.txt").open("w") as out:

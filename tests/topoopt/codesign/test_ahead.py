@@ -33,6 +33,7 @@ LATE = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_plan_needs_no_other_version_of_what_was_compiled_ahead(monkeypatch):
     with_less_work(monkeypatch)
     compile_late_kernels()

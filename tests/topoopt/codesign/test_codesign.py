@@ -71,6 +71,7 @@ def first():
     return packets_chose()
 
 
+@pytest.mark.slow
 def test_a_search_leaves_hardly_any_cycles():
     # The command line rarely looks for them.
     def search():
@@ -112,6 +113,7 @@ def test_the_same_seed_and_steps_give_the_same_plan(first):
     assert packets_chose() == first
 
 
+@pytest.mark.slow
 def test_the_plan_does_not_depend_on_the_hash_seed(first):
     # This process has a seed of its own, which is another one each time.
     code = (
@@ -128,6 +130,7 @@ def test_the_plan_does_not_depend_on_the_hash_seed(first):
     assert done.stdout.strip() == first
 
 
+@pytest.mark.slow
 def test_seeds_differ_and_more_steps_are_never_worse():
     model = small_mlp()
     # Packet trains may choose a plan that is slower with max-min fair shares.
@@ -157,6 +160,7 @@ def test_steps_reproduce_a_timed_run_wherever_the_clock_runs_out(looks, monkeypa
     assert again.to_json() == timed.to_json()
 
 
+@pytest.mark.slow
 def test_the_steps_of_a_run_with_the_default_budget_reproduce_its_plan(monkeypatch):
     # By default work ends a search; a two-hundredth of it here.
     with_less_work(monkeypatch, 1 / 200)
@@ -277,6 +281,7 @@ def test_faithful_modes_run_and_say_so(faithful, servers):
         assert all(op.parameter == 1 for op in plan.parallelization.operators)
 
 
+@pytest.mark.slow
 def test_faithful_modes_differ_from_each_other_and_from_the_default():
     found = {
         mode: solve(small_mlp(), 8, 4, ports="bidirectional", faithful=mode, steps=60)
@@ -314,6 +319,7 @@ def test_optimizer_state_counts_towards_memory():
     assert adam.job.optimizer == "adam"
 
 
+@pytest.mark.slow
 def test_batch_and_server_change_the_job():
     small = solve(small_mlp(), 2, steps=10, job={"batch_per_gpu": 8})
     large = solve(small_mlp(), 2, steps=10, job={"batch_per_gpu": 64})

@@ -25,6 +25,7 @@ def swept(tmp_path_factory):
     return jobs, folder, to.sweep(jobs, CLUSTERS, FAST, folder=folder, baselines=BASELINES)
 
 
+@pytest.mark.slow
 def test_a_sweep_has_one_row_a_plan_with_the_numbers_of_the_plan(swept):
     jobs, folder, table = swept
     assert table.job.tolist() == ["tables", "tables", "towers", "towers"]

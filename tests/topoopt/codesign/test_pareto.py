@@ -75,6 +75,7 @@ def test_a_least_gain_drops_small_steps():
     assert [d.point.cost_usd for d in frontier(designs, 0.01)] == [1, 3]
 
 
+@pytest.mark.slow
 def test_pruning_changes_no_frontier_and_every_point_is_told(pruned):
     whole = explore(JOB, GRID, FEW, prune=False)
     assert {d.state for d in whole.designs} == {"planned"}
@@ -147,6 +148,7 @@ def test_limits_and_batches_that_do_not_divide_are_told_not_hidden():
     assert "global batch 64 does not divide over 12 GPUs" in found.summary()
 
 
+@pytest.mark.slow
 def test_the_store_goes_on_where_it_was_stopped(pruned, tmp_path):
     store = tmp_path / "designs.json"
     planned = []

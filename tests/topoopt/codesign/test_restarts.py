@@ -54,10 +54,12 @@ def test_the_best_of_the_searches_is_kept(plan):
     assert "best of 3 searches from seed 3" in plan.summary(details=True)
 
 
+@pytest.mark.slow
 def test_workers_do_not_change_the_plan(plan):
     assert planned(JOB, CLUSTER, workers=2, **ASKED) == plan
 
 
+@pytest.mark.slow
 def test_a_checkpoint_skips_finished_searches(plan, tmp_path, monkeypatch):
     path = tmp_path / "search.json"
     once = topoopt.codesign.once.optimize_once

@@ -125,7 +125,9 @@ def changed_line(line, kind, draw):
 
 
 @pytest.mark.parametrize("tries", [28, pytest.param(200, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("name", "panels"), [("directed", 1), ("split ports", 3)])
+@pytest.mark.parametrize(
+    ("name", "panels"), [("directed", 1), pytest.param("split ports", 3, marks=pytest.mark.slow)]
+)
 def test_every_change_of_a_route_address_or_cable_is_found(name, panels, tries):
     made, files = made_and_files(name, panels)
     kinds = [kind for kind in _KINDS if lines_of(files, kind)]

@@ -110,7 +110,7 @@ def check_in_namespaces(folder, count):
 
 
 @needs_root
-@pytest.mark.parametrize(("number", "count"), [(signal.SIGINT, 2), (signal.SIGTERM, 5)])
+@pytest.mark.parametrize(("number", "count"), [(signal.SIGINT, 2), slow(signal.SIGTERM, 5)])
 def test_a_check_that_is_stopped_leaves_nothing(number, count, tmp_path):
     Path("/run/netns").mkdir(exist_ok=True)
     with check_in_namespaces(tmp_path, count) as child:
@@ -124,6 +124,7 @@ def test_a_check_that_is_stopped_leaves_nothing(number, count, tmp_path):
         assert left_of(child.pid) == ([], [], [])
 
 
+@pytest.mark.slow
 @needs_root
 def test_what_a_killed_check_left_is_removed_by_the_next(tmp_path):
     with check_in_namespaces(tmp_path, 5) as child:

@@ -38,6 +38,7 @@ def graph_of(cabling):
     return graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANS)
 def test_without_any_cable_that_can_be_spared_all_pairs_go_the_shortest_way(name):
     made, files = made_and_files(name)

@@ -54,6 +54,7 @@ def test_groups_of_experts_are_joined_directly_where_that_is_faster(problem, mon
         assert all((a, b) in links for a in group for b in group if a != b)
 
 
+@pytest.mark.slow
 def test_no_placement_is_slower_for_the_choice(problem, monkeypatch) -> None:
     chosen = [Rewirer(problem).wire(p, "test") for p in placements(problem)]
     monkeypatch.setattr(rewire, "exchange_wirings", lambda *_: iter(()))

@@ -91,6 +91,7 @@ def test_plans_of_many_servers_are_verified(many, monkeypatch) -> None:
     assert not to.verify_plan(replace(plan, iteration_time_s=plan.iteration_time_s * 1.01)).ok
 
 
+@pytest.mark.slow
 def test_plans_of_one_task_for_many_are_those_of_whole_graphs(many, monkeypatch) -> None:
     job = to.Job(to.models.dlrm(tables=SERVERS))
     whole = to.co_optimize(job, CLUSTER, FEW, baselines=("ideal-switch",))
@@ -161,6 +162,7 @@ def test_uses_of_links_in_parts_are_those_at_once(monkeypatch) -> None:
     assert scheduling.crossings(fabric, tasks) == (end - begin).sum() > 0
 
 
+@pytest.mark.slow
 def test_fabrics_that_take_too_much_work_are_bounded_from_below(many, monkeypatch) -> None:
     monkeypatch.setattr(problem_module, "BASELINE_WORK", 1.0)
     plan = to.co_optimize(to.Job(MODEL), CLUSTER, FEW)

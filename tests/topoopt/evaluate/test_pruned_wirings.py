@@ -83,6 +83,7 @@ def test_no_more_is_wired_for_a_strategy_that_cannot_be_faster(monkeypatch):
     assert Rewirer(problem).wire(strategy, "data-parallel", limit=1e-9) is None
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_a_wiring_is_the_same_whether_few_pairs_are_routed_meanwhile_or_all(seed):

@@ -206,6 +206,7 @@ def searched(model, servers=4, degree=2):
     return run(search_for(problem), Budget(steps=20)).others, problem.family, cluster
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [small_dlrm(), small_mlp()])
 def test_a_chosen_schedule_is_at_least_as_good_as_any_single_choice(model):
     pairs, family, cluster = searched(model)
@@ -252,6 +253,7 @@ def test_schedules_are_tried_while_there_is_work_left(monkeypatch):
     assert none.simulated.time >= some.simulated.time >= all_of_them.simulated.time
 
 
+@pytest.mark.slow
 @given(st.sampled_from(SCHEDULES), st.integers(0, 99))
 @settings(max_examples=12, deadline=None)
 def test_the_bound_over_everything_holds_for_what_a_search_finds(schedule, number):
@@ -286,6 +288,7 @@ def test_a_plan_with_a_schedule_is_verified(scheduling):
         assert f"schedule: {rebuild(plan).schedule.describe()}" in plan.summary(details=True)
 
 
+@pytest.mark.slow
 def test_the_order_of_compute_is_searched_confirmed_and_exported(tmp_path):
     job = to.Job(to.models.bert(blocks=1, hidden=256, heads=4, sequence=64, batch_per_gpu=4))
     cluster = Cluster(4, 2, "25Gbps")

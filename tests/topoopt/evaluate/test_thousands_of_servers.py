@@ -129,6 +129,7 @@ def test_few_simulations_of_what_has_a_wiring_go_on_whatever_it_takes(many, monk
     assert simulated[0] == float("inf") and simulated.count(float("inf")) <= 2
 
 
+@pytest.mark.slow
 def test_many_transfers_are_simulated_nearly(many, monkeypatch) -> None:
     monkeypatch.setattr(scheduling, "MOST_TRANSFERS", 0)
     plan = to.co_optimize(to.Job(MODEL), CLUSTER, FEW)

@@ -41,6 +41,7 @@ def command(*words):
     return CliRunner().invoke(app, ["experiment", *words])
 
 
+@pytest.mark.slow
 def test_list_and_run_all_in_worker_processes(scripts):
     listed = command("list", "--json")
     assert [(e["name"], e["quick_cases"], e["full_cases"]) for e in json.loads(listed.stdout)] == [

@@ -167,6 +167,7 @@ def test_failed_case_is_reported_and_computed_again(script):
     assert script.csv() == CSV
 
 
+@pytest.mark.slow
 def test_parallel_equals_serial(script):
     assert sorted(script.run("--workers", "2")) == ALL
     assert script.csv() == CSV
@@ -201,6 +202,7 @@ def test_interrupted_in_the_middle(script, swallow):
     assert script.csv() == CSV
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_the_run(script, number):
     process = script.start("--workers", "2", HANG_AT="2")
@@ -216,6 +218,7 @@ def test_workers_end_with_the_run(script, number):
     assert script.csv() == CSV
 
 
+@pytest.mark.slow
 def test_dead_worker_is_told_and_the_run_goes_on_later(script):
     script.run("--workers", "2", DIE="3y", status=1)
     assert "a worker process died" in script.stderr
@@ -262,7 +265,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kills", [2, 10])
 def test_kills_at_random_moments_lose_nothing(kills, tmp_path):
     script = tmp_path / "many.py"
     script.write_text(SLOW_SCRIPT)

@@ -67,6 +67,7 @@ def same_terms(one, other):
     assert one.terms == pytest.approx(other.terms, rel=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_one_of_each_kind_takes_the_time_of_all(data, families):

@@ -143,6 +143,7 @@ def test_one_way_fabrics_need_directed_ports():
             baseline_fabric(name, cluster, PRICES, 0)
 
 
+@pytest.mark.slow
 def test_plans_with_these_fabrics_save_load_and_verify():
     names = ("sip-ml", "ocs-reconfig", "torus2d", "kautz", "leaf-spine", "product:RI(4)_FC(2)")
     rewired = Reconfiguration("1us", "200us", forwarding=False)

@@ -137,7 +137,10 @@ def test_compute_waits_and_goes_in_our_order():
     assert seconds == pytest.approx(ours, rel=2e-3)
 
 
-@pytest.mark.parametrize(("plan", "within"), [(shared_plan, 0.03), (shared_layout_plan, 0.01)])
+@pytest.mark.parametrize(
+    ("plan", "within"),
+    [(shared_plan, 0.03), pytest.param(shared_layout_plan, 0.01, marks=pytest.mark.slow)],
+)
 def test_iterations_of_plans_take_about_our_time(plan, within):
     built = rebuild(plan())
     ours, seconds, carried, files = run(built.tasks(), built.fabric)

@@ -42,6 +42,7 @@ def test_no_part_of_a_file_is_a_file(data):
             parse_fbuf(data[:length], "task-graph file 'x'")
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), min_size=1, max_size=4))
 @example([(0, 1)])

@@ -109,6 +109,7 @@ def test_rings_whose_messages_would_leave_them_are_not_written_in_rounds():
     assert any("over other links along a ring" in text for text in refused)
 
 
+@pytest.mark.slow
 def test_trees_are_written_as_messages_that_take_as_long():
     everyone = tuple(range(130))
     ring = np.array(everyone)

@@ -87,6 +87,7 @@ def plain(document):
     return document
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(documents(), st.booleans())
 def test_what_flatbuffers_writes_is_read(document, force_defaults):

@@ -120,6 +120,7 @@ def test_the_plan_is_consistent(plan: to.Plan) -> None:
     assert plan.summary().splitlines()[0].startswith("gpt-8-1024")
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_plan(plan: to.Plan) -> None:
     assert to.co_optimize(JOB, CLUSTER, FEW) == plan
 
@@ -361,6 +362,7 @@ def test_simulated_layouts_differ_before_they_repeat() -> None:
     assert len(kinds) == 6
 
 
+@pytest.mark.slow
 def test_no_pipeline_schedule_is_left_out_for_the_estimates_of_another() -> None:
     # Estimates of some schedules are lower than of others by what they leave out.
     job = to.Job(get_transformer("mixtral-8x7b"), global_batch=128, server=nvlink_server("h100", 8))
@@ -385,6 +387,7 @@ def test_a_cluster_is_ruled_out_by_a_bound_that_is_no_higher() -> None:
         everything_bound(replace(FAMILY, memory_reserve=0.99999), CLUSTER)
 
 
+@pytest.mark.slow
 def test_routes_of_many_servers_are_named_and_change_no_plan(plan, monkeypatch) -> None:
     monkeypatch.setattr(routes_module, "EVERY_PAIR_UP_TO", 3)
     made = to.co_optimize(JOB, CLUSTER, FEW)
@@ -399,6 +402,7 @@ def test_routes_of_many_servers_are_named_and_change_no_plan(plan, monkeypatch) 
     assert "give the routes of all" in to.verify_plan(made).failures[0]
 
 
+@pytest.mark.slow
 def test_a_baseline_that_takes_too_much_work_is_bounded_from_below(plan, monkeypatch) -> None:
     monkeypatch.setattr(problem_module, "BASELINE_WORK", 20.0)
     made = to.co_optimize(JOB, CLUSTER, FEW)

@@ -347,14 +347,16 @@ def allows(free, change):
     [pytest.param(p, marks=pytest.mark.slow if p in BIDIRECTIONAL else ()) for p in PLANS],
     ids=lambda plan: plan.__name__,
 )
-def test_every_kind_of_change_of_every_field_is_refused(plan):
+@pytest.mark.parametrize("each", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_kind_of_change_of_every_field_is_refused(plan, each):
+    """By default one in four of them."""
     found = [
-        each
-        for each in one_of_each(every_change(plan))
-        if not asked_before(each, plan) and not tried_elsewhere(each, plan)
+        change
+        for change in one_of_each(every_change(plan))
+        if not asked_before(change, plan) and not tried_elsewhere(change, plan)
     ]
     assert len(found) > 200
-    assert unargued(plan, found) == []
+    assert unargued(plan, found[::each]) == []
 
 
 @pytest.mark.slow

@@ -421,7 +421,9 @@ def test_hostile_names_stay_words(plan_of, renamed_of):
         assert_safe(Page(fragment))
 
 
-@pytest.mark.parametrize("plan_of", [shared_plan, shared_layout_plan])
+@pytest.mark.parametrize(
+    "plan_of", [shared_plan, pytest.param(shared_layout_plan, marks=pytest.mark.slow)]
+)
 def test_the_same_plan_gives_the_same_page(tmp_path, plan_of):
     plan = plan_of()
     text = render_report(plan)

@@ -70,7 +70,13 @@ def expert_question():
 
 
 @pytest.mark.parametrize(
-    "question", [operator_question, restarted_question, layout_question, expert_question]
+    "question",
+    [
+        operator_question,
+        pytest.param(restarted_question, marks=pytest.mark.slow),
+        layout_question,
+        pytest.param(expert_question, marks=pytest.mark.slow),
+    ],
 )
 def test_the_command_line_makes_the_plan_again(tmp_path, monkeypatch, question):
     monkeypatch.chdir(tmp_path)

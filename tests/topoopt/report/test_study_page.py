@@ -33,6 +33,7 @@ def rows(page):
             yield unescape(link), unescape(re.sub(r"<[^>]+>", " ", row)), "<strong>" in row
 
 
+@pytest.mark.slow
 def test_every_plan_has_a_row_and_a_page(folder, tmp_path):
     write_report(folder, tmp_path / "all.html")
     page = (tmp_path / "all.html").read_text()

@@ -49,6 +49,7 @@ def test_threads_do_not_change_the_result(monkeypatch):
     assert in_sequence[:-1] == one_worker[:-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threaded", [0, 10**9])
 def test_an_interrupt_in_any_chain_keeps_the_best_pair(monkeypatch, threaded):
     monkeypatch.setattr(steps, "THREADED_FROM", threaded)
@@ -67,6 +68,7 @@ def test_an_interrupt_in_any_chain_keeps_the_best_pair(monkeypatch, threaded):
     assert result.best.time <= started * (1 + 1e-3)
 
 
+@pytest.mark.slow
 def test_a_time_budget_discards_the_round_that_it_cuts_short(monkeypatch):
     # A clock of our own: the third round is cut short whatever the machine's speed.
     ticks = iter(range(10**9))
@@ -86,6 +88,7 @@ def test_a_time_budget_discards_the_round_that_it_cuts_short(monkeypatch):
     assert again.best.strategy == timed.best.strategy
 
 
+@pytest.mark.slow
 def test_beyond_exact_scoring_a_plan_is_still_no_worse_than_the_hybrid():
     from topoopt.evaluate.setting import setting
 
@@ -103,6 +106,7 @@ def test_beyond_exact_scoring_a_plan_is_still_no_worse_than_the_hybrid():
         assert to.verify_plan(plan).ok
 
 
+@pytest.mark.slow
 def test_tables_too_big_for_any_server_are_sharded():
     model = to.models.dlrm(
         tables=1, rows=125_000_000_000 // 64, dim=64, bottom_width=64, bottom_layers=1,
@@ -117,6 +121,7 @@ def test_tables_too_big_for_any_server_are_sharded():
     assert to.verify_plan(plan).ok
 
 
+@pytest.mark.slow
 def test_what_only_the_least_memory_strategy_can_hold_is_planned():
     # Two layers of 65536 x 65536: 16 tensor shards of weights and gradients do not fit.
     model = to.models.dlrm(

@@ -1,6 +1,7 @@
 """How much work a search spends: levels of effort, and when the last of it gained too little."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -36,13 +37,14 @@ def solve(progress=None, **options):
 
 @pytest.fixture(scope="module")
 def solved():
-    """Of each effort a plan, and the lines that it printed."""
-    found = {}
-    for effort in EFFORTS:
+    """What makes a plan of an effort once, with the lines that it printed."""
+
+    @cache
+    def made(effort):
         lines = []
-        plan = solve(lambda made, to=lines: to.append(_line(made)), effort=effort)
-        found[effort] = plan, lines
-    return found
+        return solve(lambda made: lines.append(_line(made)), effort=effort), lines
+
+    return made
 
 
 @given(
@@ -76,26 +78,27 @@ def test_a_stage_that_is_younger_than_a_tenth_of_all_work_goes_on():
 
 
 @pytest.mark.parametrize(
-    "effort", ["quick", "normal", pytest.param("thorough", marks=pytest.mark.slow)]
+    "effort", ["quick", *(pytest.param(e, marks=pytest.mark.slow) for e in ("normal", "thorough"))]
 )
 def test_each_effort_gives_the_same_plan_for_the_same_seed(effort, solved):
-    plan, _ = solved[effort]
+    plan, _ = solved(effort)
     assert plan.search.options.effort == effort
     assert solve(effort=effort) == plan
 
 
-@pytest.mark.parametrize("effort", ["quick", "normal"])
+@pytest.mark.parametrize("effort", ["quick", pytest.param("normal", marks=pytest.mark.slow)])
 def test_the_options_of_a_plan_reproduce_it(effort, solved):
     """They have the steps that were made for a budget."""
-    plan, _ = solved[effort]
+    plan, _ = solved(effort)
     again = to.co_optimize(JOB, CLUSTER, plan.search.options, baselines=("ideal-switch",))
     assert (again.packet_time_s, again.parallelization, again.links, again.search.steps) == (
         plan.packet_time_s, plan.parallelization, plan.links, plan.search.steps,
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_more_effort_makes_more_steps(solved):
-    quick, normal, thorough = (solved[effort][0].search.steps for effort in EFFORTS)
+    quick, normal, thorough = (solved(effort)[0].search.steps for effort in EFFORTS)
     assert quick <= normal < thorough
 
 
@@ -122,10 +125,12 @@ def test_an_unknown_effort_is_refused():
         SearchOptions(effort="much")
 
 
+@pytest.mark.slow
 def test_the_rate_of_gain_is_shown(solved):
-    assert any(line.endswith("% in the last tenth of the work") for line in solved["thorough"][1])
+    assert any(line.endswith("% in the last tenth of the work") for line in solved("thorough")[1])
 
 
+@pytest.mark.slow
 def test_a_search_ends_where_its_bound_leaves_nothing_to_gain():
     """And more work gains less than what ended it."""
     job, cluster = to.Job(to.models.get_model("vgg16")), to.Cluster(4, 3, "400Gbps")

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_plans import assert_valid, planned, small_dlrm, small_mlp, solve
+from small_plans import assert_valid, small_dlrm, small_mlp, solve
 
 import topoopt as to
 from codesign_base import InputError
@@ -42,7 +42,7 @@ def test_the_methods_are_those_that_there_are_searches_for():
     assert set(SEARCHES) == {*METHODS, *FAITHFUL}
 
 
-@pytest.mark.parametrize("model", [small_mlp(), small_dlrm()])
+@pytest.mark.parametrize("model", [pytest.param(small_mlp(), marks=pytest.mark.slow), small_dlrm()])
 def test_joint_search_is_deterministic_and_seeds_differ(model):
     plans = [solve(model, 6, seed=seed, steps=20) for seed in (0, 0, 1)]
     first, again = (json.loads(plan.to_json()) for plan in plans[:2])
@@ -50,6 +50,7 @@ def test_joint_search_is_deterministic_and_seeds_differ(model):
     assert plans[2].seed == 1
 
 
+@pytest.mark.slow
 def test_the_steps_that_a_joint_plan_reports_reproduce_it():
     job, cluster = to.Job(small_dlrm(2)), to.Cluster(4, 2, "100Gbps")
     for steps in (7, 60, 150):

@@ -138,6 +138,7 @@ def test_crossing_ends_where_it_costs_its_share_of_all_before(monkeypatch):
     assert counts[0] == 0 < counts[1] == 1 < counts[2]
 
 
+@pytest.mark.slow
 def test_the_steps_of_a_search_that_its_work_ended_reproduce_it():
     def ended(**budget):
         return run(search(small_dlrm(), rate="25Gbps"), Budget(**budget))
@@ -153,6 +154,7 @@ def test_the_steps_of_a_search_that_its_work_ended_reproduce_it():
     assert [pair.time for pair in first.others] == [pair.time for pair in again.others]
 
 
+@pytest.mark.slow
 def test_an_interruption_between_rounds_keeps_what_was_found():
     def interrupted(search, state, current):
         raise KeyboardInterrupt
@@ -171,7 +173,8 @@ def opposites(found):
     return [wide.replace([(i, alone) for i in tower]) for tower in towers]
 
 
-@pytest.mark.parametrize("number", [289, pytest.param(248, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [289, 248])
 def test_topologies_that_only_another_strategy_asks_for_are_found(number):
     # Chains that changed one at a time ended 14 % and 8 % above these optima.
     job, cluster = instance(number)

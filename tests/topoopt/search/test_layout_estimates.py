@@ -37,9 +37,9 @@ def compared(search, layouts):
     ("name", "ports", "batch", "least"),
     [
         ("llama3-8b", "25Gbps", 128, 0.63),
-        ("llama3-8b", "400Gbps", 128, 0.95),
+        pytest.param("llama3-8b", "400Gbps", 128, 0.95, marks=pytest.mark.slow),
         pytest.param("mixtral-8x7b", "25Gbps", 64, 0.63, marks=pytest.mark.slow),
-        ("mixtral-8x7b", "400Gbps", 64, 0.85),
+        pytest.param("mixtral-8x7b", "400Gbps", 64, 0.85, marks=pytest.mark.slow),
     ],
 )
 def test_estimates_order_layouts_as_a_switch_does(name, ports, batch, least) -> None:

@@ -59,7 +59,8 @@ def test_published_layouts_are_simulated_whatever_they_take(monkeypatch, memory)
     assert result.best.time <= wired.time
 
 
-@pytest.mark.parametrize("bandwidth", ["40Gbps", pytest.param("100Gbps", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("bandwidth", ["40Gbps", "100Gbps"])
 def test_a_larger_budget_wires_what_a_smaller_wires_and_is_not_slower(monkeypatch, bandwidth):
     cluster = to.Cluster(4, 3, bandwidth)
     wired, times = [], []
@@ -80,6 +81,7 @@ def test_a_larger_budget_wires_what_a_smaller_wires_and_is_not_slower(monkeypatc
     assert times == sorted(times, reverse=True)
 
 
+@pytest.mark.slow
 def test_the_other_map_of_a_layout_is_simulated_once():
     """Of many layouts it may be placed for the fastest of the first, and chosen later."""
     job = replace(layout_job(pipeline=(2, 4), tensor=(1, 2)), model=gpt(8, 1024, 16, 200_000))

@@ -154,6 +154,7 @@ def test_moves_save_time_in_trains_and_stay_on_the_topology(search, pairs, found
         assert np.array_equal(own.routes.links, pair.fabric.routes.links)
 
 
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_moves(search, pairs, found):
     again = moved(search, pairs)
     assert [pair.strategy for pair in found] == [pair.strategy for pair in again]
@@ -170,6 +171,7 @@ def test_of_twins_one_is_moved(search, pairs):
     assert len(moved(search, [pairs[0], pairs[0]], 1)) == 1
 
 
+@pytest.mark.slow
 def test_an_interruption_keeps_what_trains_liked(search, pairs):
     """The first gain is kept, and the search says that it was stopped."""
     lasts = []
@@ -184,6 +186,7 @@ def test_an_interruption_keeps_what_trains_liked(search, pairs):
     assert moves.interrupted and one_copy(search, found[0]) == lasts[-1] < lasts[0]
 
 
+@pytest.mark.slow
 def test_an_interrupted_plan_is_the_best_by_trains():
     trains = []
 
@@ -222,6 +225,7 @@ def test_trains_go_on_where_they_are_quick_and_routes_are_balanced(faithful, ser
 STAGES = EFFORTS["thorough"].packet_stages
 
 
+@pytest.mark.slow
 def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
     """Twice the bytes cost twice as much; a default search leaves that work to the moves."""
     tasks = search.builder.build(pairs[0].strategy)

@@ -120,6 +120,7 @@ def plan():
     )
 
 
+@pytest.mark.slow
 def test_confirmed_plans_are_verified_and_their_routes_are_checked(plan):
     assert verify_plan(plan).ok
     assert plan.routing in ("balanced", "ecmp")

@@ -31,7 +31,7 @@ def searched(scheduling, steps=20):
     return search, run(search, Budget(steps=steps))
 
 
-@pytest.mark.parametrize("scheduling", ["barrier", "auto"])
+@pytest.mark.parametrize("scheduling", ["barrier", pytest.param("auto", marks=pytest.mark.slow)])
 def test_strategies_sought_with_a_schedule_are_no_slower_and_the_same_again(scheduling):
     search, result = searched(scheduling)
     family = search.problem.family

@@ -62,7 +62,7 @@ def same(a, b):
         ("joint", None),
         ("sequential", None),
         ("topology-only", None),
-        ("alternating", "paper"),
+        pytest.param("alternating", "paper", marks=pytest.mark.slow),
     ],
 )
 def test_a_search_stopped_after_every_round_comes_to_the_same(method, faithful, tmp_path):
@@ -82,6 +82,7 @@ def test_a_search_stopped_after_every_round_comes_to_the_same(method, faithful, 
     same(found, whole)
 
 
+@pytest.mark.slow
 def test_a_killed_search_goes_on_to_the_same_plan(tmp_path, monkeypatch):
     # Another process is killed with its third state written; this one goes on from it.
     path = tmp_path / "search.json"

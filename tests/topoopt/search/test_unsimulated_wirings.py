@@ -38,6 +38,7 @@ def searched():
     )
 
 
+@pytest.mark.slow
 def test_a_plan_counts_what_was_not_simulated_and_verifies(large):
     large(1e3)
     found = searched().run()

@@ -46,7 +46,7 @@ def every_placement(family):
     ]
 
 
-@pytest.mark.parametrize("dead", [(0,), (1, 3), (0, 1, 2)])
+@pytest.mark.parametrize("dead", [(0,), pytest.param((1, 3), marks=pytest.mark.slow), (0, 1, 2)])
 def test_the_survivors_run_about_the_best_of_all_layouts(built, dead):
     """Within 5 % of the best that an exhaustive look at each wiring finds, and never better."""
     found = after_servers(built, dead, seed=3)
@@ -81,6 +81,7 @@ def test_layouts_like_the_plans_are_among_them(built):
     assert search.fastest_on(fabric)[1] <= score(fabric, family.build(like)) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 def test_random_servers(built):
     found = fail_servers(built, 1, 3, seed=2)
     assert found.batch_share == 0.75
@@ -91,6 +92,7 @@ def test_random_servers(built):
     assert np.ptp(found.times["rewired"]) == 0.0
 
 
+@pytest.mark.slow
 def test_rewired_is_a_topology_of_all_ports(built):
     found = after_servers(built, (0,))
     family = built.family.on(3, 18)

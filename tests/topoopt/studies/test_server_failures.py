@@ -121,6 +121,7 @@ def test_moved_strategies_are_legal(data: st.DataObject, servers: int) -> None:
             assert new.servers == tuple(number[v] for v in old.servers)
 
 
+@pytest.mark.slow
 def test_the_fabric_of_the_survivors() -> None:
     built = rebuild(solve(small_dlrm(), 8, 3, steps=20, baselines=()))
     before, dead = built.fabric.network, (3,)

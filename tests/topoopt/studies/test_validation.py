@@ -158,6 +158,7 @@ def test_the_train_model_is_as_true_as_promised():
         assert case.results["packet"].copies == (5 if case.family == "candle" else 1)
 
 
+@pytest.mark.slow
 @published
 def test_a_noisy_case_is_a_mean_of_copies():
     found = validate(DATA.parent, cases="400candle_16/ideal-switch", models=("packet",))

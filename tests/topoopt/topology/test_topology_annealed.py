@@ -21,6 +21,7 @@ def mean_distance(network) -> float:
     return nx.average_shortest_path_length(graph)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("servers", "degree", "ports", "hops"),
     [
@@ -115,6 +116,7 @@ def test_the_kernel_leaves_the_best_and_what_it_costs(both_ways):
     assert best / (orbits * (n - 1)) >= moore_bound(n, degree, both_ways).mean_distance - 1e-9
 
 
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_network():
     one, _ = annealed(13, 3, 1e9, 1e-6, DIRECTED, seed=5)
     from topoopt.topology import annealed as module

@@ -243,6 +243,7 @@ def test_a_search_over_shapes_equals_one_allocation_after_the_other(objective):
     assert tally.solved + tally.repeated + tally.pruned + tally.unfit == found.candidates
 
 
+@pytest.mark.slow
 def test_pruning_and_processes_do_not_change_the_answer():
     shapes = network_shapes(32, 3)
     divisions = transformer_divisions(GPT, REPLICA, 32, memory=inf)
@@ -333,6 +334,7 @@ def test_a_deadline_search_is_the_cheapest():
     assert len(cost_coefficients(network, prices)) == network.dimensions
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_ctrl_c_on_the_command_line_prints_what_was_found():
     command = [

@@ -75,6 +75,7 @@ def test_compare_takes_paths(net, tmp_path):
         compare(job, cluster, LITTLE, fabrics=[tmp_path / "no"])
 
 
+@pytest.mark.slow
 def test_compare_reads_the_file_that_bandwidth_wrote(tmp_path):
     path = tmp_path / "made.json"
     result = CliRunner().invoke(app, [

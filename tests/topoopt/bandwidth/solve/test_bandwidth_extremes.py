@@ -42,6 +42,7 @@ def extreme(rng):
     return compile_time(time, n), prices, fixed, texts
 
 
+@pytest.mark.slow
 def test_extremes():
     solved = refused = 0
     for seed in range(400):

@@ -79,7 +79,7 @@ def by_scipy(problem, time):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("objective", ["time", "time*cost"])
-@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("overlap", [False, pytest.param(True, marks=pytest.mark.slow)])
 @settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_equals_a_general_solver(objective, overlap, seed):
