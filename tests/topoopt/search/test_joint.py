@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_plans import assert_valid, planned, small_dlrm, small_mlp, solve
+from small_plans import assert_valid, small_dlrm, small_mlp, solve
 
 import topoopt as to
 from codesign_base import InputError
