@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from parallelism.operator_records import OperatorQuestion, StrategyRecord
 
 _IN_GRAPH = (
-    "the model is an operator graph, made for one already; give it to the transformer of which the "
+    "the model is an operator graph, which has its own already; give it to the transformer of which the "
     "graph is made (models.get_model, or a transformer with --per-operator), or leave it out"
 )
 _LAYOUTS_ONLY = "the model is planned operator by operator, where it says nothing; leave it out"
