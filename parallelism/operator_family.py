@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from parallelism.operator_records import OperatorQuestion, StrategyRecord
 
 _IN_GRAPH = (
-    "the model is an operator graph, which has its own already; give it to the transformer of which the "
-    "graph is made (models.get_model, or a transformer with --per-operator), or leave it out"
+    "the model is an operator graph, which has one already; give it to the transformer that the "
+    "graph is made of (models.get_model, or a transformer with --per-operator), or leave it out"
 )
 _LAYOUTS_ONLY = "the model is planned operator by operator, where it says nothing; leave it out"
 

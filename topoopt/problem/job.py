@@ -94,7 +94,7 @@ class Job:
     global_batch : int
         Transformers: samples of an iteration.
     sequence : int, optional
-        Transformers: tokens of a sample; the model's own by default. (A graph has its own: give it
+        Transformers: tokens of a sample; the model's own by default. (A graph has one: give it
         to ``models.get_model``, as ``--sequence`` with ``--per-operator`` does.)
     choices : Choices, optional
         Transformers: which layouts are considered.
