@@ -6,6 +6,12 @@ class InputError(ValueError):
 
     The command line prints the message and exits with status 2.
 
+    Parameters
+    ----------
+    message : str
+    fields : tuple of str, optional
+        Names of arguments in the message, in whose place the command line has its options.
+
     Examples
     --------
     >>> import topoopt as to
@@ -15,6 +21,10 @@ class InputError(ValueError):
     ...     print(str(wrong).partition(";")[0])
     bandwidth '100 parsecs' has the unknown unit 'parsecs'
     """
+
+    def __init__(self, message: object = "", *, fields: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.fields = fields
 
     def __str__(self) -> str:
         """Return the message as one line: names from files may hold breaks and control letters."""

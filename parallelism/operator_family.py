@@ -18,6 +18,10 @@ from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
 if TYPE_CHECKING:
     from parallelism.operator_records import OperatorQuestion, StrategyRecord
 
+_IN_GRAPH = (
+    "the model is an operator graph, which has one already; give it to the transformer that the "
+    "graph is made of (models.get_model, or a transformer with --per-operator), or leave it out"
+)
 _LAYOUTS_ONLY = "the model is planned operator by operator, where it says nothing; leave it out"
 
 
@@ -49,13 +53,16 @@ class OperatorFamily:
     kind: ClassVar[str] = "operators"
     noun: ClassVar[str] = "strategy"
     overlaps: ClassVar[bool] = True
-    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        (
-            "global_batch", "sequence", "mtp_layers", "choices", "implementation", "rates",
-            "memory_reserve", "simulated", "memory_bytes",
+    refused: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("sequence", "mtp_layers"), _IN_GRAPH),
+        **dict.fromkeys(
+            (
+                "global_batch", "choices", "implementation", "rates", "memory_reserve",
+                "simulated", "memory_bytes",
+            ),
+            _LAYOUTS_ONLY,
         ),
-        _LAYOUTS_ONLY,
-    )  # fmt: skip
+    }  # fmt: skip
 
     @property
     def servers(self) -> int:

@@ -80,9 +80,7 @@ class Choices:
             "expert_tensor",
         ):  # fmt: skip
             if any(not 1 <= value <= MOST_DEGREE for value in getattr(self, name)):
-                raise InputError(
-                    f"layouts: {name} is {brief(getattr(self, name))}; give 1 to {MOST_DEGREE}"
-                )
+                raise _wrong(name, getattr(self, name), f"give 1 to {MOST_DEGREE}")
         for name, known in (
             ("zero", (0, 1, 2, 3)),
             ("recompute", get_args(Recompute)),
@@ -91,23 +89,22 @@ class Choices:
         ):
             value = getattr(self, name)
             if not value or not set(value) <= set(known):
-                raise InputError(
-                    f"layouts: {name} is {brief(value)}; give some of {', '.join(map(str, known))}"
-                )
+                raise _wrong(name, value, f"give some of {', '.join(map(str, known))}")
         parts = self.stage_layers
         if len(parts) > MOST_STAGE_PARTS or any(
             not 0 <= layers <= MOST_STAGE_PARTS for layers in parts
         ):
             raise InputError(
                 f"layouts: stage_layers is of {len(parts)} parts; give at most "
-                f"{MOST_STAGE_PARTS}, of 0 to {MOST_STAGE_PARTS} layers"
+                f"{MOST_STAGE_PARTS}, of 0 to {MOST_STAGE_PARTS} layers",
+                fields=("stage_layers",),
             )
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name == "stage_layers":
                 continue
             if isinstance(value, tuple) and len(set(value)) < len(value):
-                raise InputError(f"layouts: {each.name} is {brief(value)}; give each value once")
+                raise _wrong(each.name, value, "give each value once")
 
     def _check_tuple(self, name: str, value: object) -> None:
         words = {"recompute": "none", "schedules": "1f1b", "modules": "norms"}
@@ -118,12 +115,12 @@ class Choices:
             raise InputError(f"layouts: {name} is {brief(value)}; give a tuple, such as {example}")
 
     @property
-    def asked(self) -> list[str]:
-        """What differs from the default, such as ``context 1, 2``."""
-        return [
-            f"{each.name} {', '.join(map(str, value))}" for each in fields(self)
+    def asked(self) -> dict[str, str]:
+        """What differs from the default, by field, such as ``1, 2`` of ``context``."""
+        return {
+            each.name: ", ".join(map(str, value)) for each in fields(self)
             if isinstance(value := getattr(self, each.name), tuple) and value != each.default
-        ]  # fmt: skip
+        }  # fmt: skip
 
     def without_effect(self, layouts: Sequence[Layout]) -> list[str]:
         """Return the values that were asked for, but that none of some layouts has.
@@ -152,6 +149,14 @@ class Choices:
         return found
 
 
+def _wrong(name: str, values: Sequence[object], remedy: str) -> InputError:
+    """Return the error for values that cannot be considered."""
+    told = brief(values) if len(values) > _MOST_TOLD else ", ".join(map(brief, values)) or "empty"
+    return InputError(f"layouts: {name} is {told}; {remedy}", fields=(name,))
+
+
+_MOST_TOLD = 6
+"""Values that messages give one by one."""
 _OF_LAYOUTS = {"schedules": "schedule", "expert_tensor": "expert_split"}
 """Where the field of `Layout` that has the values has another name."""
 _NO_VALUES = ("modules", "stage_layers")

@@ -104,7 +104,7 @@ def enumerate_layouts(
         _layouts(model, gpus, gpus_per_server, global_batch, sequence, wanted, weigh, refused)
     )
     if not found:
-        asked = ", ".join(wanted.asked)
+        asked = ", ".join(f"{name} {values}" for name, values in wanted.asked.items())
         limits, remedy = "", "choose a batch or sequence that more degrees divide, or other GPUs"
         if asked:
             limits, remedy = f" with {asked}", f"leave out some of that, {remedy}"
@@ -122,7 +122,8 @@ def enumerate_layouts(
                 break
         raise InfeasibleError(
             f"model {model.name!r}: no layout fills {gpus} GPUs with a global batch of "
-            f"{global_batch} samples of {sequence} tokens{limits}; {remedy}"
+            f"{global_batch} samples of {sequence} tokens{limits}; {remedy}",
+            fields=tuple(wanted.asked),
         )
     return found
 

@@ -166,6 +166,12 @@ def _misplaced() -> str:
     return misplaced_file(sys.argv[1:])
 
 
+def _told(error: InputError) -> str:
+    from topoopt.cli.shared import in_options
+
+    return in_options(error)
+
+
 def main() -> None:
     """Run the command line; wrong input ends in one sentence and exit status 2.
 
@@ -184,7 +190,7 @@ def main() -> None:
         if sys.stdout is not None:
             sys.stdout.flush()
     except InputError as error:
-        message = _misplaced() or " ".join(str(error).split())
+        message = _misplaced() or _told(error)
         print(f"error: {message}", file=sys.stderr)
         for conflict in distribution_conflicts():
             print(f"warning: {conflict}", file=sys.stderr)

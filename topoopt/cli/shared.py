@@ -5,6 +5,7 @@ given as one dictionary. The table of which option is which field is here; which
 for a family of models is the family's own table.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -236,6 +237,35 @@ _FIELDS = {
 }  # fmt: skip
 LISTS = {name for name, field in _FIELDS.items() if field == "choices"} - {"tensor_across_servers"}
 """Options that are lists of what is considered."""
+# Fields of the choices and of the software that options are not called by.
+_CHOSEN = {
+    "context": "context_degrees", "schedules": "pipeline_schedule", "modules": "recompute_modules",
+    "across_servers": "tensor_across_servers",
+}  # fmt: skip
+
+
+def in_options(error: InputError) -> str:
+    """Return the message of an error, with options in the place of the fields that they set.
+
+    Parameters
+    ----------
+    error : InputError
+        Its ``fields`` are replaced before a word, or after "to".
+    """
+    text = " ".join(str(error).split())
+    if not error.fields:
+        return text
+    names = "|".join(error.fields)
+
+    def option_of(found: re.Match[str]) -> str:
+        return _flag(_CHOSEN.get(found[0], found[0]))
+
+    text = re.sub(rf"(?<![-'\w])({names})(?= )|(?<= to )({names})\b", option_of, text)
+    return text.removeprefix("layouts: ")
+
+
+def _flag(name: str) -> str:
+    return f"--{name.removesuffix('_degrees').replace('_', '-')}"
 
 
 def plans_layouts(model: str, given: Mapping[str, Any]) -> bool:
@@ -393,10 +423,7 @@ def choices_of(given: Mapping[str, Any]) -> "Choices":
     from parallelism.transformers.choices import Choices
 
     wanted: dict[str, Any] = {"across_servers": given["tensor_across_servers"]}
-    fields = {
-        "context_degrees": "context", "pipeline_schedule": "schedules",
-        "recompute_modules": "modules",
-    }  # fmt: skip
+    fields = {option: field for field, option in _CHOSEN.items()}
     for name in _FIELDS:  # in their order
         if name not in LISTS or given[name] is None:
             continue
@@ -406,7 +433,7 @@ def choices_of(given: Mapping[str, Any]) -> "Choices":
         elif field == "stage_layers":
             wanted[field] = _stage_map(given[name])
         else:
-            wanted[field] = _numbers(field, given[name])
+            wanted[field] = _numbers(name, given[name])
     return Choices(**wanted)
 
 
@@ -429,5 +456,5 @@ def _stage_map(text: str) -> tuple[int, ...]:
 def _numbers(option: str, text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
-        raise InputError(f"--{option} is {text!r}; give whole numbers, such as 1,2")
+        raise InputError(f"{_flag(option)} is {text!r}; give whole numbers, such as 1,2")
     return tuple(sorted({int(part) for part in parts}))

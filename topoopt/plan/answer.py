@@ -166,7 +166,8 @@ def _rings(plan: Plan) -> str:
     groups = {tuple(sorted(ring.order)) for ring in rings}
     count = f"{len(rings)} {what}{'' if len(rings) == 1 else 's'}"
     where = server_names(min(groups)) if len(groups) == 1 else f"{len(groups)} groups of servers"
-    return f"{count} over {where}"
+    why = "" if plan.allreduce_bytes else " that connect them (nothing is reduced between servers)"
+    return f"{count} over {where}{why}"
 
 
 def _answer(plan: Plan) -> str:

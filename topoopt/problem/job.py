@@ -94,7 +94,8 @@ class Job:
     global_batch : int
         Transformers: samples of an iteration.
     sequence : int, optional
-        Transformers: tokens of a sample; the model's own by default.
+        Transformers: tokens of a sample; the model's own by default. (A graph has one: give it
+        to ``models.get_model``, as ``--sequence`` with ``--per-operator`` does.)
     choices : Choices, optional
         Transformers: which layouts are considered.
     implementation : Implementation, optional
@@ -208,37 +209,43 @@ class Job:
                 if value != without:
                     told_as = value if isinstance(value, float) else ", ".join(map(str, value))
                     raise InputError(
-                        f"{name} is {told_as}, but {model.name} has no experts; leave it out"
+                        f"{name} is {told_as}, but {model.name} has no experts; leave it out",
+                        fields=(name,),
                     )
         if choices.stage_layers and sum(choices.stage_layers) != model.layers:
             raise InputError(
                 f"stage_layers adds up to {sum(choices.stage_layers)} layers; give the "
-                f"{model.layers} of {model.name}"
+                f"{model.layers} of {model.name}",
+                fields=("stage_layers",),
             )
         if choices.zero == (3,) and choices.pipeline and 1 not in choices.pipeline:
             raise InputError(
                 f"pipeline is {', '.join(map(str, choices.pipeline))} with zero 3, which is "
                 "considered without pipelines only, as every stage would gather its weights for "
-                "each microbatch; add 1 to pipeline, or another stage to zero"
+                "each microbatch; add 1 to pipeline, or another stage to zero",
+                fields=("pipeline", "zero"),
             )
         # All modules are asked for by default, of models that lack some of them, too.
         asked = choices.modules if choices.modules != Choices.modules else ()
         if "up-projections" in asked and model.attention.latent is None:
             raise InputError(
                 f"modules is {', '.join(asked)}, but {model.name} has no latent attention, whose "
-                "up-projections these are; leave up-projections out"
+                "up-projections these are; leave up-projections out",
+                fields=("modules",),
             )
         if "modules" not in choices.recompute and choices.modules != Choices.modules:
             raise InputError(
                 f"modules is {', '.join(choices.modules)}, but recompute is "
-                f"{', '.join(choices.recompute)}; add modules to that, or leave them out"
+                f"{', '.join(choices.recompute)}; add 'modules' to recompute, or leave them out",
+                fields=("modules", "recompute"),
             )
         for part in choices.modules:
             found = Layout(recompute="modules", modules=(part,))
             layers = range(model.layers + 1)
             if part not in USUAL_MODULES and not any(done_again(model, i, found) for i in layers):
                 raise InputError(
-                    f"modules names {part}, but {model.name} has no such part; leave it out"
+                    f"modules names {part}, but {model.name} has no such part; leave it out",
+                    fields=("modules",),
                 )
 
     @property

@@ -1,7 +1,7 @@
 """The report of a plan."""
 
 from topoopt.plan.plan import Plan
-from topoopt.plan.summary import packet_text, parallelization_text
+from topoopt.plan.summary import packet_text, parallelization_text, ring_word
 from topoopt.problem.units import format_bytes, format_time
 from topoopt.report.answer import family_noun, plan_answer, plan_facts
 from topoopt.report.bars import (
@@ -154,7 +154,7 @@ def sums(plan: Plan) -> Html:
         "p",
         "An iteration sends ",
         number(plan.allreduce_bytes, format_bytes(plan.allreduce_bytes)),
-        " along AllReduce rings and ",
+        f" along {ring_word(plan)}s and ",
         number(plan.transfer_bytes, format_bytes(plan.transfer_bytes)),
         " in transfers; bandwidth tax ", tax,
         " (bytes on all links over bytes sent; 1: nothing is forwarded).",

@@ -111,9 +111,9 @@ def test_what_a_job_file_may_not_say(folder, change, sentence):
 @pytest.mark.parametrize(
     ("field", "option", "refused"),
     [
-        ("zero: 9", ("--zero", "9"), "zero is (9,)"),
+        ("zero: 9", ("--zero", "9"), "zero is 9"),
         ("tensor: [3, 9]", ("--tensor", "3,9"), "with tensor 3, 9"),
-        ("recompute: [none, all]", ("--recompute", "none,all"), "recompute is ('none', 'all')"),
+        ("recompute: [none, all]", ("--recompute", "none,all"), "recompute is 'none', 'all'"),
         ("stage-layers: [1, 2x2]", ("--stage-layers", "1,2x2"), "adds up to 5"),
         ("tensor: 1.5", ("--tensor", "1.5"), "tensor is 1.5; "),
         ("tensor: true", ("--tensor", "true"), "tensor is True; "),

@@ -25,7 +25,7 @@ CASES = {
     "empty folder": (["plan", "./empty", *CLUSTER], ["'./empty'", "config.json"]),
     "download": (["plan", "meta/Llama-3-8B", *CLUSTER], ["'meta/Llama-3-8B'", "config.json"]),
     "no batch": (LLM[:-2], ["'llama3-8b'", "--global-batch"]),
-    "degree of tensor": ([*LLM, "--tensor", "3"], ["no multiple of tensor 3", "leave it out"]),
+    "degree of tensor": ([*LLM, "--tensor", "3"], ["no multiple of --tensor 3", "leave it out"]),
     "near transformer": (
         ["plan", "lama3-8b", *CLUSTER, "--global-batch", "64"], ["'lama3-8b'", "'llama3-8b'"]
     ),
@@ -33,18 +33,36 @@ CASES = {
         ["plan", "./none/config.json", *CLUSTER, "--global-batch", "64"], ["none/config.json"]
     ),
     "skew of no experts": (
-        [*LLM, "--load-imbalance", "1.5"], ["load_imbalance is 1.5", "no experts", "leave it out"]
+        [*LLM, "--load-imbalance", "1.5"], ["--load-imbalance is 1.5", "no experts", "leave it out"]
     ),
     "degree of no experts": ([*LLM, "--expert", "2,4"], ["expert is 2, 4", "no experts"]),
-    "split of no experts": ([*LLM, "--expert-tensor", "1"], ["expert_tensor is 1", "no experts"]),
+    "split of no experts": ([*LLM, "--expert-tensor", "1"], ["--expert-tensor is 1", "no experts"]),
     "modules that are kept": (
-        [*LLM, "--recompute-modules", "norms"], ["modules is norms", "recompute is none, full"]
+        [*LLM, "--recompute-modules", "norms"],
+        ["--recompute-modules is norms, but --recompute is none, full"],
+    ),
+    "no such schedule": (
+        [*LLM, "--pipeline-schedule", "2f2b"], ["--pipeline-schedule is '2f2b'; give some of gpipe"]
+    ),
+    "no such module": (
+        [*LLM, "--recompute", "modules", "--recompute-modules", "head"],
+        ["--recompute-modules is 'head'"],
+    ),
+    "no number of parts": ([*LLM, "--virtual-stages", "two"], ["--virtual-stages is 'two'"]),
+    "no such layout": (
+        [*LLM, "--microbatch", "3", "--pipeline-schedule", "gpipe", "--recompute", "none,modules"],
+        ["with --microbatch 3, --recompute none, modules, --pipeline-schedule gpipe; leave out"],
+    ),
+    "length of other samples": (
+        ["plan", "dlrm-16", *CLUSTER, "--sequence", "5"],
+        ["--sequence is 5, but the model is an operator graph", "leave it out"],
     ),
     "layers of another model": (
         [*LLM, "--stage-layers", "8,8,8,9"], ["adds up to 33", "give the 32 of llama3-8b"]
     ),
     "sharded stages": (
-        [*LLM, "--zero", "3", "--pipeline", "2,4"], ["pipeline is 2, 4", "zero 3", "add 1"]
+        [*LLM, "--zero", "3", "--pipeline", "2,4"],
+        ["--pipeline is 2, 4 with --zero 3", "add 1 to --pipeline,"],
     ),
     "near fabric": (
         ["compare", "dlrm-16", *CLUSTER, "--fabrics", "fattree"], ["'fattree'", "'fat-tree'"]

@@ -1,5 +1,6 @@
 """Mistakes that ended in tracebacks, or in sentences about something else."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ import topoopt as to
 from codesign_base import InputError
 from parallelism.transformers.implementation import get_stack
 from topoopt.codesign.designs import parse_counts
+from topoopt.report.plan_page import sums
 
 
 def said(*arguments):
@@ -57,7 +59,12 @@ def test_nothing_is_said_of_rings_that_reduce_nothing():
     text = plan.summary(details=True)
     assert plan.allreduce_bytes > 0 and "for AllReduce rings" in text
     still = replace(plan, allreduce_bytes=0.0)
-    assert "AllReduce ring" not in still.summary().split("wiring")[1].splitlines()[0]
+    (wiring,) = [line for line in still.summary().splitlines() if line.startswith("wiring")]
+    assert "AllReduce ring" not in wiring
+    assert "that connect them (nothing is reduced between servers)" in wiring
+    assert "nothing is reduced" not in plan.summary()
+    assert "0 B along rings and" in re.sub("<[^>]*>", "", str(sums(still)))
+    assert "AllReduce rings and" in re.sub("<[^>]*>", "", str(sums(plan)))
     assert "for rings + " in still.summary(details=True)
 
 

@@ -67,6 +67,11 @@ CASES = {
     ),
     "one choice": (lambda: Choices(tensor=8), ["tensor is 8", "(1, 2)"]),
     "words for numbers": (lambda: Choices(zero=("1",)), ["zero is ('1',)", "(1, 2)"]),
+    "a length of a graph": (
+        lambda: to.Job(to.models.get_model("gpt2"), sequence=8),
+        ["sequence is 8, but the model is an operator graph", "models.get_model"],
+    ),
+    "no such schedule": (lambda: Choices(schedules=("2f2b",)), ["schedules is '2f2b'; give some"]),
     "a word for words": (lambda: Choices(schedules="1f1b"), ["schedules is '1f1b'", "('1f1b',)"]),
     "half a token": (lambda: llm(sequence=1.5), ["sequence is 1.5", "whole number"]),
     "a word for a share": (lambda: llm(memory_reserve="a"), ["memory_reserve is 'a'", "0.1"]),
