@@ -33,12 +33,23 @@ SIZES = (1, 2, 3, 4, 5, 8)
 PORTS = ((1, "directed"), (3, "directed"), (2, "bidirectional"), (5, "bidirectional"))
 
 
+def slow_but_for(cases, kept):
+    """Leave some cases of a test in the default suite."""
+    return [
+        case if place in kept else pytest.param(*case, marks=pytest.mark.slow)
+        for place, case in enumerate(cases)
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "servers", "degree", "ports"),
-    [
-        (list(MODELS)[(j + k) % len(MODELS)], servers, *ports)  # each with each, but not all three
-        for (j, servers), (k, ports) in itertools.product(enumerate(SIZES), enumerate(PORTS))
-    ],
+    slow_but_for(
+        [  # each with each, but not all three
+            (list(MODELS)[(j + k) % len(MODELS)], servers, *ports)
+            for (j, servers), (k, ports) in itertools.product(enumerate(SIZES), enumerate(PORTS))
+        ],
+        range(0, 24, 5),
+    ),
 )
 def test_plans_are_proven_and_never_worse_than_the_named_starts(name, servers, degree, ports):
     model = MODELS[name]
@@ -149,7 +160,10 @@ def test_the_steps_of_a_timed_run_reproduce_its_plan(seconds):
     assert solve(model, 5, 3, steps=timed.search.steps).to_json() == timed.to_json()
 
 
-@pytest.mark.parametrize("looks", [*range(1, 6), *range(61, 69), *range(122, 132)])
+@pytest.mark.parametrize(
+    ("looks",),
+    slow_but_for([(n,) for n in (*range(1, 6), *range(61, 69), *range(122, 132))], (0, 2, 8, 15)),
+)
 def test_steps_reproduce_a_timed_run_wherever_the_clock_runs_out(looks, monkeypatch):
     clock = itertools.count()
     monkeypatch.setattr("topoopt.search.driver.clock.monotonic", lambda: float(next(clock)))

@@ -77,9 +77,8 @@ def test_a_stage_that_is_younger_than_a_tenth_of_all_work_goes_on():
     assert gains.gained == 0.0 and gains.over
 
 
-@pytest.mark.parametrize(
-    "effort", ["quick", *(pytest.param(e, marks=pytest.mark.slow) for e in ("normal", "thorough"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("effort", EFFORTS)
 def test_each_effort_gives_the_same_plan_for_the_same_seed(effort, solved):
     plan, _ = solved(effort)
     assert plan.search.options.effort == effort
