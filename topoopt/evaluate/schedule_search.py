@@ -4,10 +4,12 @@ from dataclasses import dataclass, replace
 from typing import Generic
 
 from parallelism.family import Family, P
+from parallelism.iterations import packet_bucket
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.scheduling import ITERATIONS, Simulated, simulate_schedule
+from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_size
 from topoopt.problem.schedule import COMPUTE_ORDERS, NETWORK_ORDERS, OVERLAPS, Schedule
 
@@ -130,6 +132,50 @@ def ordered(family: Family[P], pair: Pair[P], compute_order: str) -> Scheduled[P
     return replace(plain, schedule=schedule, simulated=simulated)
 
 
+def fused(family: Family[P], pair: Pair[P]) -> Scheduled[P]:
+    """Return a pair with its gradients in buckets of a packet for each member, or plain.
+
+    Parameters
+    ----------
+    family : Family
+        Whose task graphs have every gradient by itself.
+    pair : Pair
+
+    Returns
+    -------
+    Scheduled
+        Plain where no gradient is less than that, or buckets are no faster.
+    """
+    plain = plainly(family, pair)
+    schedule = fused_schedule(pair.fabric, plain.simulated.tasks)
+    if schedule == Schedule.plain():
+        return plain
+    limit = plain.plain_time * (1.0 - _WORTH)
+    tasks = family.represented(pair.strategy)
+    simulated = simulate_schedule(pair.fabric, tasks, schedule, limit)
+    if simulated.time >= limit:
+        return replace(plain, tried=2)
+    return replace(plain, schedule=schedule, simulated=simulated, tried=2)
+
+
+def fused_schedule(fabric: Fabric, tasks: TaskGraph) -> Schedule:
+    """Return the plain schedule, but for buckets of a packet for each member where they matter.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        Says what a packet is.
+    tasks : TaskGraph
+        One plain iteration.
+
+    Returns
+    -------
+    Schedule
+        See `parallelism.iterations.packet_bucket`.
+    """
+    return Schedule(bucket_bytes=packet_bucket(tasks, fabric.transport.segment_bytes))
+
+
 def _descend(
     family: Family[P], pair: Pair[P], overlapping: bool, most: float
 ) -> tuple[Simulated, Simulated, Schedule, int, float]:
@@ -201,4 +247,4 @@ def _variants(schedule: Schedule, overlapping: bool, reduced: float, step: int) 
     return [replace(schedule, overlap=way) for way in (OVERLAPS if overlapping else ())]
 
 
-__all__ = ["Scheduled", "ordered", "plainly", "schedule_pairs"]
+__all__ = ["Scheduled", "fused", "fused_schedule", "ordered", "plainly", "schedule_pairs"]

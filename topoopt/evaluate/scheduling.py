@@ -23,6 +23,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.orders import alone_seconds, task_orders
 from topoopt.fabric.represented import tasks_over, whole_tasks
+from topoopt.fabric.rotated import for_each
 from topoopt.fabric.simulate import timeline_of
 from topoopt.fabric.timeline import compute_on_critical_path
 from topoopt.problem.schedule import LEVELS, Schedule
@@ -127,9 +128,12 @@ def simulate_schedule(
     (`topoopt.bounds.turns`), so where so few iterations hide that (by working ahead) that time is
     the period.
     """
-    tasks = tasks_over(fabric, tasks) if schedule == Schedule.plain() else whole_tasks(tasks)
+    folds = schedule.only_fuses and tasks.alike is None
+    plain = schedule == Schedule.plain()
+    tasks = tasks_over(fabric, tasks) if plain or folds else whole_tasks(tasks)
     if not schedule.streaming:
         own, _ = ordered_tasks(fabric, tasks, schedule)
+        own = tasks_over(fabric, own) if folds else own
         near = _costly(fabric, own)
         run = run_fluid(fabric, own, NEAR if near else 0.0, limit=limit, foresee=True)
         if run.finish.max(initial=0.0) > limit:
@@ -178,14 +182,16 @@ def ordered_tasks(
     ----------
     fabric : Fabric
     tasks : TaskGraph
+        Where tasks stand for others, made by `topoopt.fabric.rotated.rotated_tasks`.
     schedule : Schedule
         That keeps the barrier.
 
     Returns
     -------
     tasks : TaskGraph
+        With buckets each stands for itself.
     place : int64 array
-        Which of these tasks does the work of each of the given ones.
+        Which of these tasks does the work of each of the given ones, or of what they stand for.
 
     Raises
     ------
@@ -247,7 +253,10 @@ def _fused(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> tuple[TaskGr
     """Fuse AllReduces in the order in which the unfused iteration has their gradients ready."""
     if schedule.bucket_bytes is None:
         return tasks, np.arange(tasks.tasks, dtype=np.int64)
-    return bucket_allreduces(tasks, schedule.bucket_bytes, run_fluid(fabric, tasks).start)
+    start = run_fluid(fabric, tasks, NEAR if _costly(fabric, tasks) else 0.0).start
+    whole = whole_tasks(tasks)
+    ready = start if whole is tasks else for_each(tasks, whole, start)
+    return bucket_allreduces(whole, schedule.bucket_bytes, ready)
 
 
 def busiest_link(fabric: Fabric, tasks: TaskGraph) -> float:

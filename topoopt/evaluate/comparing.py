@@ -1,0 +1,79 @@
+"""What says how long a parallelization takes on a fabric that a plan is compared with."""
+
+from typing import NamedTuple
+
+from parallelism.family import Family, P
+from parallelism.iterations import packet_bucket
+from parallelism.operator_family import OperatorFamily
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.scheduling import simulate_schedule
+from topoopt.evaluate.scoring import SEARCH_TOLERANCE, Scorer, moves_too_often
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.reconfigurable import AnyFabric
+from topoopt.problem.schedule import Schedule
+
+
+def compared_scorer(
+    problem: Problem[Family[P]], fabric: AnyFabric, parallelization: P
+) -> Scorer[P]:
+    """Return what says how long a parallelization takes on a fabric to compare with.
+
+    Exactly, unless on many servers it has too many transfers that stand for themselves: then near.
+    """
+    near = (
+        problem.spares
+        and isinstance(fabric, Fabric)
+        and moves_too_often(problem.family.represented(parallelization), fabric)
+    )
+    tolerance = SEARCH_TOLERANCE if near else 0.0
+    return Scorer(problem, fabric, tolerance, problem.baseline_work)
+
+
+class Took(NamedTuple):
+    """What a parallelization takes on a fabric to compare with.
+
+    ``bounded``: at least so many seconds. ``near``: not simulated exactly.
+    """
+
+    seconds: float
+    bounded: bool
+    near: bool
+
+
+def in_other_buckets(
+    problem: Problem[Family[P]], fabric: AnyFabric, parallelization: P, took: Took
+) -> Took:
+    """Return the least that a parallelization takes, whichever gradients are fused.
+
+    As for the plan: fused in the order in which they are ready on this fabric, and each by itself.
+
+    Parameters
+    ----------
+    problem : Problem
+    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
+        Only of a `Fabric` it is known when gradients are ready.
+    parallelization : P
+    took : Took
+        What `compared_scorer` says.
+
+    Returns
+    -------
+    Took
+        The same where the problem has no buckets, or no gradient needs one.
+    """
+    plain, family = problem.unfused, problem.family
+    if plain is problem or not isinstance(family, OperatorFamily):
+        return took
+    tasks = plain.family.represented(parallelization)
+    bucket = packet_bucket(tasks, family.packet_bytes)
+    if bucket is None:
+        return took
+    scorer = compared_scorer(plain, fabric, parallelization)
+    time = scorer(parallelization, took.seconds)
+    if time < took.seconds:
+        took = Took(time, scorer.bounded, scorer.tolerance > 0.0 and not scorer.bounded)
+    if isinstance(fabric, Fabric) and not took.bounded:
+        ready = simulate_schedule(fabric, tasks, Schedule(bucket_bytes=bucket), took.seconds)
+        if ready.time < took.seconds:
+            took = Took(ready.time, False, ready.near)
+    return took
