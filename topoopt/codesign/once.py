@@ -154,7 +154,7 @@ def _schedule(
 ) -> Scheduled[Any]:
     """Choose a schedule for the best pairs; the plain one if that is asked or interrupted.
 
-    Buckets that the search went by are tried all the same: that is quick.
+    What is fused while strategies are sought is so after an interruption, too.
     """
     family: Any = search.problem.family
     scheduling = search.problem.options.scheduling

@@ -6,11 +6,11 @@ from parallelism.family import Family, P
 from parallelism.iterations import packet_bucket
 from parallelism.operator_family import OperatorFamily
 from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.schedule_search import fused_schedules
 from topoopt.evaluate.scheduling import simulate_schedule
 from topoopt.evaluate.scoring import SEARCH_TOLERANCE, Scorer, moves_too_often
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import AnyFabric
-from topoopt.problem.schedule import Schedule
 
 
 def compared_scorer(
@@ -45,7 +45,8 @@ def in_other_buckets(
 ) -> Took:
     """Return the least that a parallelization takes, whichever gradients are fused.
 
-    As for the plan: fused in the order in which they are ready on this fabric, and each by itself.
+    As for the plan: fused in the order in which they are ready on this fabric, into buckets of all
+    sizes that are tried there, and each by itself.
 
     Parameters
     ----------
@@ -65,15 +66,15 @@ def in_other_buckets(
     if plain is problem or not isinstance(family, OperatorFamily):
         return took
     tasks = plain.family.represented(parallelization)
-    bucket = packet_bucket(tasks, family.packet_bytes)
-    if bucket is None:
+    if packet_bucket(tasks, family.packet_bytes) is None:
         return took
     scorer = compared_scorer(plain, fabric, parallelization)
     time = scorer(parallelization, took.seconds)
     if time < took.seconds:
         took = Took(time, scorer.bounded, scorer.tolerance > 0.0 and not scorer.bounded)
     if isinstance(fabric, Fabric) and not took.bounded:
-        ready = simulate_schedule(fabric, tasks, Schedule(bucket_bytes=bucket), took.seconds)
-        if ready.time < took.seconds:
-            took = Took(ready.time, False, ready.near)
+        for schedule in fused_schedules(fabric, tasks):
+            ready = simulate_schedule(fabric, tasks, schedule, took.seconds)
+            if ready.time < took.seconds:
+                took = Took(ready.time, False, ready.near)
     return took

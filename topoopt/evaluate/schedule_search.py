@@ -133,7 +133,7 @@ def ordered(family: Family[P], pair: Pair[P], compute_order: str) -> Scheduled[P
 
 
 def fused(family: Family[P], pair: Pair[P]) -> Scheduled[P]:
-    """Return a pair with its gradients in buckets of a packet for each member, or plain.
+    """Return a pair with its gradients in buckets of about a packet for each member, or plain.
 
     Parameters
     ----------
@@ -147,19 +147,20 @@ def fused(family: Family[P], pair: Pair[P]) -> Scheduled[P]:
         Plain where no gradient is less than that, or buckets are no faster.
     """
     plain = plainly(family, pair)
-    schedule = fused_schedule(pair.fabric, plain.simulated.tasks)
-    if schedule == Schedule.plain():
+    schedules = fused_schedules(pair.fabric, plain.simulated.tasks)
+    if not schedules:
         return plain
-    limit = plain.plain_time * (1.0 - _WORTH)
-    tasks = family.represented(pair.strategy)
-    simulated = simulate_schedule(pair.fabric, tasks, schedule, limit)
-    if simulated.time >= limit:
-        return replace(plain, tried=2)
-    return replace(plain, schedule=schedule, simulated=simulated, tried=2)
+    tasks, best = family.represented(pair.strategy), plain
+    for schedule in schedules:
+        limit = best.simulated.time * (1.0 - _WORTH)
+        simulated = simulate_schedule(pair.fabric, tasks, schedule, limit)
+        if simulated.time < limit:
+            best = replace(plain, schedule=schedule, simulated=simulated)
+    return replace(best, tried=1 + len(schedules))
 
 
-def fused_schedule(fabric: Fabric, tasks: TaskGraph) -> Schedule:
-    """Return the plain schedule, but for buckets of a packet for each member where they matter.
+def fused_schedules(fabric: Fabric, tasks: TaskGraph) -> tuple[Schedule, ...]:
+    """Return the schedules with buckets of about a packet for each member, where they matter.
 
     Parameters
     ----------
@@ -170,10 +171,15 @@ def fused_schedule(fabric: Fabric, tasks: TaskGraph) -> Schedule:
 
     Returns
     -------
-    Schedule
-        See `parallelism.iterations.packet_bucket`.
+    tuple of Schedule
+        With the size of `parallelism.iterations.packet_bucket`, half and a quarter of it: smaller
+        ones send more packets, but no compute hides the last, and it ends sooner. None where no
+        gradient is below that size.
     """
-    return Schedule(bucket_bytes=packet_bucket(tasks, fabric.transport.segment_bytes))
+    bucket = packet_bucket(tasks, fabric.transport.segment_bytes)
+    if bucket is None:
+        return ()
+    return tuple(Schedule(bucket_bytes=share * bucket) for share in (1.0, 0.5, 0.25))
 
 
 def _descend(
@@ -247,4 +253,4 @@ def _variants(schedule: Schedule, overlapping: bool, reduced: float, step: int) 
     return [replace(schedule, overlap=way) for way in (OVERLAPS if overlapping else ())]
 
 
-__all__ = ["Scheduled", "fused", "fused_schedule", "ordered", "plainly", "schedule_pairs"]
+__all__ = ["Scheduled", "fused", "fused_schedules", "ordered", "plainly", "schedule_pairs"]

@@ -153,7 +153,7 @@ def schedule_notes(scheduled: Scheduled, asked: str) -> list[str]:
     if asked == "fused" and bucket is not None:
         return [
             f"gradients are fused into AllReduces of at least {format_bytes(bucket)}, because some "
-            "have less than a packet for each server; so they are on other fabrics, where that is "
+            "had less than a packet for each server; so they are on other fabrics, where that is "
             f"faster. Each by itself, the plan takes {format_time(scheduled.plain_time)} "
             "(--schedule plain)"
         ]

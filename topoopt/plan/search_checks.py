@@ -5,7 +5,7 @@ from dataclasses import replace
 from codesign_base import InputError
 from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
-from topoopt.evaluate.schedule_search import fused_schedule
+from topoopt.evaluate.schedule_search import fused_schedules
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.problem.schedule import ORDERED, Schedule
@@ -59,7 +59,7 @@ def _check_asked(plan: Plan, rebuilt: Rebuilt) -> None:
     plain = Schedule.plain()
     schedules: tuple[Schedule, ...] = ()
     if options.schedule == "fused":
-        schedules = (plain, fused_schedule(rebuilt.fabric, rebuilt.represented()))
+        schedules = (plain, *fused_schedules(rebuilt.fabric, rebuilt.represented()))
     elif options.schedule in ("plain", "compute"):
         schedules = (ORDERED if options.schedule == "compute" else plain,)
     if schedules and rebuilt.schedule not in schedules:
