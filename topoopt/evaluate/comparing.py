@@ -7,10 +7,11 @@ from parallelism.iterations import packet_bucket
 from parallelism.operator_family import OperatorFamily
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.schedule_search import fused_schedules
-from topoopt.evaluate.scheduling import simulate_schedule
+from topoopt.evaluate.scheduling import simulate_schedule, start_times
 from topoopt.evaluate.scoring import SEARCH_TOLERANCE, Scorer, moves_too_often
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import AnyFabric
+from topoopt.fabric.represented import tasks_over
 
 
 def compared_scorer(
@@ -73,8 +74,9 @@ def in_other_buckets(
     if time < took.seconds:
         took = Took(time, scorer.bounded, scorer.tolerance > 0.0 and not scorer.bounded)
     if isinstance(fabric, Fabric) and not took.bounded:
+        ready = start_times(fabric, tasks_over(fabric, tasks))
         for schedule in fused_schedules(fabric, tasks):
-            ready = simulate_schedule(fabric, tasks, schedule, took.seconds)
-            if ready.time < took.seconds:
-                took = Took(ready.time, False, ready.near)
+            fused = simulate_schedule(fabric, tasks, schedule, took.seconds, ready)
+            if fused.time < took.seconds:
+                took = Took(fused.time, False, fused.near)
     return took

@@ -8,7 +8,7 @@ from parallelism.iterations import packet_bucket
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
-from topoopt.evaluate.scheduling import ITERATIONS, Simulated, simulate_schedule
+from topoopt.evaluate.scheduling import ITERATIONS, Simulated, simulate_schedule, start_times
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_size
 from topoopt.problem.schedule import COMPUTE_ORDERS, NETWORK_ORDERS, OVERLAPS, Schedule
@@ -151,9 +151,10 @@ def fused(family: Family[P], pair: Pair[P]) -> Scheduled[P]:
     if not schedules:
         return plain
     tasks, best = family.represented(pair.strategy), plain
+    ready = start_times(pair.fabric, plain.simulated.tasks)
     for schedule in schedules:
         limit = best.simulated.time * (1.0 - _WORTH)
-        simulated = simulate_schedule(pair.fabric, tasks, schedule, limit)
+        simulated = simulate_schedule(pair.fabric, tasks, schedule, limit, ready)
         if simulated.time < limit:
             best = replace(plain, schedule=schedule, simulated=simulated)
     return replace(best, tried=1 + len(schedules))
