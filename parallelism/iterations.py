@@ -47,6 +47,8 @@ def bucket_allreduces(
     S. Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training"
     (VLDB 2020), sec. 3.2.3: gradient bucketing.
     """
+    from parallelism.edge_kernels import merged_rows
+
     if not bucket_bytes > 0.0:
         raise InputError(f"bucket size is {bucket_bytes} bytes; give a positive size")
     into = np.arange(tasks.tasks, dtype=np.int64)
@@ -64,14 +66,53 @@ def bucket_allreduces(
             size[task] = held
             delay[task] = float(tasks.delay[members].sum())
             members, held = [], 0.0
-    kept = np.flatnonzero(into == np.arange(tasks.tasks))
-    number = np.full(tasks.tasks, -1, dtype=np.int64)
-    number[kept] = np.arange(kept.size)
-    place = number[into]
-    before, after = edges_of(tasks)
-    return with_edges(
-        _chosen(replace(tasks, size=size, delay=delay), kept), place[before], place[after]
+    stays = into == np.arange(tasks.tasks)
+    kept = np.flatnonzero(stays)
+    place = (np.cumsum(stays) - 1)[into]
+    offsets, successors, predecessors = merged_rows(
+        tasks.successor_offsets, tasks.successors, place, kept.size
+    )
+    return replace(
+        _chosen(replace(tasks, size=size, delay=delay), kept),
+        successor_offsets=offsets,
+        successors=successors,
+        predecessors=predecessors,
     ), place
+
+
+def packet_bucket(tasks: TaskGraph, packet_bytes: float) -> float | None:
+    """Return the bucket size from which on no member's part of an AllReduce is below a packet.
+
+    An AllReduce of S bytes over n servers leaves each with a part of S / n to pass on, in whole
+    packets: below n packets it takes as long as n of them.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    packet_bytes : float
+
+    Returns
+    -------
+    float or None
+        Bytes: a packet for each member of the largest group whose gradients are reduced in
+        smaller parts anywhere. None if there is none, or if no packets are sent (0 bytes).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dataclasses import replace
+    >>> from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+    >>> reduced = (TaskKind.ALLREDUCE, 0, -1, 20e3, 0.0)
+    >>> tasks = TaskGraph.from_lists(4, [reduced], [], ((0, 1, 2, 3),))
+    >>> tasks = replace(tasks, phase=np.array([int(Phase.SYNCHRONISE)]))
+    >>> packet_bucket(tasks, 4e3), packet_bucket(tasks, 8e3)
+    (None, 32000.0)
+    """
+    syncs = np.flatnonzero(_reduces_gradients(tasks))
+    members = np.array([len(group) for group in tasks.groups], dtype=np.float64)[tasks.first[syncs]]
+    size, least = tasks.size[syncs], members * packet_bytes
+    short = (members > 1.0) & (size > 0.0) & (size < least)
+    return float(least[short].max()) if short.any() else None
 
 
 def accumulate(tasks: TaskGraph, microbatches: int) -> TaskGraph:

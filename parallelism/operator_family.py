@@ -9,7 +9,7 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.device import ComputeModel, Server
-from parallelism.iterations import accumulate
+from parallelism.iterations import accumulate, bucket_allreduces, packet_bucket
 from parallelism.optimizer import Optimizer
 from parallelism.profile import ProfileModel
 from parallelism.strategy import Strategy, check_legal
@@ -41,6 +41,10 @@ class OperatorFamily:
     microbatches : int
         Parts of the batch that run one after another in the task graphs that it builds. Strategies
         whose sample shards do not divide them do not fit.
+    packet_bytes : float
+        Where an AllReduce has less than so many bytes for each member, the task graphs that it
+        builds have gradients in buckets (`parallelism.iterations.packet_bucket`), filled in the
+        reverse order of the operators. 0: every gradient is reduced by itself.
     """
 
     builder: TaskGraphBuilder
@@ -49,6 +53,7 @@ class OperatorFamily:
     batch_per_gpu: int
     optimizer: str
     microbatches: int = 1
+    packet_bytes: float = 0.0
 
     kind: ClassVar[str] = "operators"
     noun: ClassVar[str] = "strategy"
@@ -93,7 +98,11 @@ class OperatorFamily:
                 f"microbatches is {self.microbatches}, which sample shards of the strategy do not "
                 f"divide in a batch of {self.batch}; choose fewer"
             )
-        return tasks
+        bucket = packet_bucket(tasks, self.packet_bytes)
+        if bucket is None:
+            return tasks
+        # The order in which a network would have them ready is known with the network only.
+        return bucket_allreduces(tasks, bucket, -tasks.operator.astype(np.float64))[0]
 
     def represented(self, strategy: Strategy) -> TaskGraph:
         """Return the task graph of one iteration."""

@@ -140,6 +140,7 @@ def test_kernel_modules_depend_on_kernel_sources_only():
 LOADED_LATE = {
     "numba": (
         "parallelism.alike_kernels",
+        "parallelism.edge_kernels",
         "parallelism.longest_path_kernels",
         "parallelism.rotation_kernels",
         "parallelism.transformers.task_list_kernels",

@@ -16,6 +16,7 @@ from parallelism.iterations import (
     bucket_allreduces,
     carried_edges,
     edges_of,
+    packet_bucket,
     unroll,
 )
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind, traffic_of
@@ -62,6 +63,21 @@ def test_buckets_by_hand():
     assert fused.tasks == tasks.tasks - 2
     assert pairs(fused) == {(place[a], place[b]) for a, b in pairs(tasks)}
     assert fused.predecessors[place[5]] == 2
+
+
+@given(jobs(), st.floats(0.0, 1e5))
+@settings(max_examples=40, deadline=None)
+def test_a_bucket_is_a_packet_for_each_member_of_the_largest_group_that_is_short(job, packet):
+    tasks = built(job)
+    groups = [tasks.groups[tasks.first[t]] for t in syncs_of(tasks)]
+    sizes = [float(tasks.size[t]) for t in syncs_of(tasks)]
+    short = [
+        len(group) * packet
+        for group, size in zip(groups, sizes, strict=True)
+        if len(group) > 1 and 0 < size / len(group) < packet
+    ]
+    bucket = packet_bucket(tasks, packet)
+    assert bucket == (pytest.approx(max(short)) if short else None)
 
 
 @given(jobs(), st.floats(1.0, 1e5), st.integers(0, 2**32 - 1))

@@ -1,5 +1,6 @@
 """`topoopt export`: a plan in the formats of other programs."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -156,14 +157,23 @@ def _simulator(source: Path, kind: str, output: Path) -> list[str]:
     from topoopt.problem.schedule import ORDERED
     from topoopt.studies.replay import LATENCY
     from topoopt.studies.simulator_files import EXPORT_FILE, simulator_files
-    from topoopt.studies.workload import load_workload, plan_workload, streams_of
+    from topoopt.studies.workload import (
+        load_workload,
+        plan_workload,
+        scheduled_workload,
+        streams_of,
+    )
 
     schedule = None
     with common.first_run_notice() as started:
         if source.suffix.lower() == ".json":
             loaded = load_sound_plan(source)
             workload = plan_workload(loaded, source.stem)
-            if kind == "astra-sim" and rebuild_schedule(loaded.schedule) == ORDERED:
+            own = rebuild_schedule(loaded.schedule)
+            if own.only_fuses:
+                fabric = workload.own_fabric(workload.port_rate, LATENCY)
+                workload = replace(scheduled_workload(workload, fabric, own), notes=())
+            elif kind == "astra-sim" and own == ORDERED:
                 schedule = ORDERED
         else:
             workload = streams_of(load_workload(source))
@@ -204,7 +214,9 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
     import numpy as np
 
     from parallelism.taskgraph import TaskKind
+    from topoopt.evaluate.scheduling import ordered_tasks
     from topoopt.fabric.report import collective_noun
+    from topoopt.fabric.represented import whole_tasks
     from topoopt.formats.fbuf_check import COMPUTES
     from topoopt.formats.fbuf_file import FbufTask
     from topoopt.formats.fbuf_ring_routes import moved_ring_edges
@@ -213,11 +225,13 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
     from topoopt.studies.workload import fbuf_workload, schedule_left_out
 
     built = rebuild(plan)
-    if built.schedule == ORDERED:
+    tasks, notes = built.tasks(), []
+    if built.schedule.only_fuses:
+        tasks, _ = ordered_tasks(built.fabric, whole_tasks(tasks), built.schedule)
+    elif built.schedule == ORDERED:
         notes = ["the order of compute is in the file, as dependencies between tasks of a device"]
     else:
         notes = schedule_left_out(plan)
-    tasks = built.tasks()
     computed = int((tasks.kind == TaskKind.COMPUTE).sum())
     omitted = computed - int(np.isin(file.task_type, COMPUTES).sum())
     if omitted:

@@ -184,11 +184,13 @@ SEARCH: Options = {
         rich_help_panel=_SEARCH, show_default="see text",
     ),
     "schedule": option(
-        str, "plain",
-        "Order, buckets and overlap inside the iteration: plain (as published), compute (devices "
+        str | None, None,
+        "Order, buckets and overlap inside the iteration: plain (as published), fused (gradients "
+        "in buckets where an AllReduce has less than a packet for each member), compute (devices "
         "take the longest remaining path first), barrier (the best that keeps the barrier between "
-        "iterations) or auto.",
-        rich_help_panel=_SEARCH,
+        "iterations) or auto. By default fused for models by operators on more than 128 servers, "
+        "plain elsewhere.",
+        rich_help_panel=_SEARCH, show_default="see text",
     ),
     "restarts": option(
         int, 1, "Independent searches, of which the best plan is kept.",

@@ -58,7 +58,7 @@ class BaselineSearch:
         self._threaded = isinstance(search, OperatorSearch) and tabled(servers)
         if not isinstance(search, OperatorSearch) or search.search.moves_by_packets:
             return
-        if self._threaded and options.schedule == "plain" and not result.interrupted:
+        if self._threaded and options.plain_orders and not result.interrupted:
             # As it is now: packet trains are about to choose its best pair.
             self._start(replace(result, others=list(result.others)))
 

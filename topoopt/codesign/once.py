@@ -20,7 +20,13 @@ from topoopt.bounds.gap import how, plan_bounds
 from topoopt.codesign.compared import AnySearch, BaselineSearch
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.schedule_search import Scheduled, ordered, plainly, schedule_pairs
+from topoopt.evaluate.schedule_search import (
+    Scheduled,
+    fused,
+    ordered,
+    plainly,
+    schedule_pairs,
+)
 from topoopt.evaluate.scoring import NAMED, plainest_routing
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.tasks import link_bytes, recorded_routes
@@ -146,11 +152,16 @@ def _confirm(
 def _schedule(
     search: AnySearch, result: SearchResult[Any], progress: ProgressCallback | None
 ) -> Scheduled[Any]:
-    """Choose a schedule for the best pairs; the plain one if that is asked or interrupted."""
+    """Choose a schedule for the best pairs; the plain one if that is asked or interrupted.
+
+    What is fused while strategies are sought is so after an interruption, too.
+    """
     family: Any = search.problem.family
-    scheduling = search.problem.options.schedule
+    scheduling = search.problem.options.scheduling
     if scheduling == "compute":
         return ordered(family, result.best, search.problem.options.compute_order)
+    if scheduling == "fused":
+        return fused(family, result.best)
     if scheduling != "plain" and not result.interrupted:
         try:
             if isinstance(search, OperatorSearch):
@@ -285,7 +296,7 @@ def _assemble(
             *skipped_notes(result.skipped, problem.options.memory_bytes),
             *unsimulated_notes(result.unsimulated),
             *near_notes(simulated.near),
-            *schedule_notes(scheduled),
+            *schedule_notes(scheduled, problem.options.scheduling),
             *_packet_notes(problem, packets, result.interrupted),
         ],
         job=family.question(),

@@ -128,3 +128,8 @@ def check_options(
             f"schedule is 'auto', but iterations of a {family.noun} do not overlap here; give "
             "'plain', 'compute' or 'barrier'"
         )
+    if options.schedule == "fused" and family.kind != "operators":
+        raise InputError(
+            f"schedule is 'fused', but a {family.noun} has its gradients in buckets anyway; give "
+            "'plain', 'compute' or 'barrier'"
+        )

@@ -9,6 +9,7 @@ from parallelism.family import Family
 from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
 from routing.routes import tabled
+from topoopt.fabric.transport import PACKETS
 from topoopt.problem.job import Cluster
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.schedule import Schedule
@@ -56,6 +57,22 @@ class Problem(Generic[F_co]):
     def plain(self) -> "Problem[F_co]":
         """The same, scored as fabrics are compared: fluid times, devices in order of arrival."""
         return replace(self, options=replace(self.options, schedule="plain"), score="fluid")
+
+    @property
+    def fused(self) -> "Problem[F_co]":
+        """The same, with gradients in buckets where the options leave none below a packet."""
+        if self.options.scheduling != "fused" or not isinstance(self.family, OperatorFamily):
+            return self
+        family: Any = replace(self.family, packet_bytes=PACKETS.segment_bytes)
+        return replace(self, family=family)
+
+    @property
+    def unfused(self) -> "Problem[F_co]":
+        """The same, with every gradient reduced by itself."""
+        if not isinstance(self.family, OperatorFamily) or not self.family.packet_bytes:
+            return self
+        family: Any = replace(self.family, packet_bytes=0.0)
+        return replace(self, family=family)
 
     def scored(self, score: ScoreKind) -> "Problem[F_co]":
         """Return the same with another kind of score."""

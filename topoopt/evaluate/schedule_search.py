@@ -4,10 +4,12 @@ from dataclasses import dataclass, replace
 from typing import Generic
 
 from parallelism.family import Family, P
+from parallelism.iterations import packet_bucket
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
-from topoopt.evaluate.scheduling import ITERATIONS, Simulated, simulate_schedule
+from topoopt.evaluate.scheduling import ITERATIONS, Simulated, simulate_schedule, start_times
+from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_size
 from topoopt.problem.schedule import COMPUTE_ORDERS, NETWORK_ORDERS, OVERLAPS, Schedule
 
@@ -130,6 +132,57 @@ def ordered(family: Family[P], pair: Pair[P], compute_order: str) -> Scheduled[P
     return replace(plain, schedule=schedule, simulated=simulated)
 
 
+def fused(family: Family[P], pair: Pair[P]) -> Scheduled[P]:
+    """Return a pair with its gradients in buckets of about a packet for each member, or plain.
+
+    Parameters
+    ----------
+    family : Family
+        Whose task graphs have every gradient by itself.
+    pair : Pair
+
+    Returns
+    -------
+    Scheduled
+        Plain where no gradient is less than that, or buckets are no faster.
+    """
+    plain = plainly(family, pair)
+    schedules = fused_schedules(pair.fabric, plain.simulated.tasks)
+    if not schedules:
+        return plain
+    tasks, best = family.represented(pair.strategy), plain
+    ready = start_times(pair.fabric, plain.simulated.tasks)
+    for schedule in schedules:
+        limit = best.simulated.time * (1.0 - _WORTH)
+        simulated = simulate_schedule(pair.fabric, tasks, schedule, limit, ready)
+        if simulated.time < limit:
+            best = replace(plain, schedule=schedule, simulated=simulated)
+    return replace(best, tried=1 + len(schedules))
+
+
+def fused_schedules(fabric: Fabric, tasks: TaskGraph) -> tuple[Schedule, ...]:
+    """Return the schedules with buckets of about a packet for each member, where they matter.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        Says what a packet is.
+    tasks : TaskGraph
+        One plain iteration.
+
+    Returns
+    -------
+    tuple of Schedule
+        With the size of `parallelism.iterations.packet_bucket`, half and a quarter of it: smaller
+        ones send more packets, but no compute hides the last, and it ends sooner. None where no
+        gradient is below that size.
+    """
+    bucket = packet_bucket(tasks, fabric.transport.segment_bytes)
+    if bucket is None:
+        return ()
+    return tuple(Schedule(bucket_bytes=share * bucket) for share in (1.0, 0.5, 0.25))
+
+
 def _descend(
     family: Family[P], pair: Pair[P], overlapping: bool, most: float
 ) -> tuple[Simulated, Simulated, Schedule, int, float]:
@@ -201,4 +254,4 @@ def _variants(schedule: Schedule, overlapping: bool, reduced: float, step: int) 
     return [replace(schedule, overlap=way) for way in (OVERLAPS if overlapping else ())]
 
 
-__all__ = ["Scheduled", "ordered", "plainly", "schedule_pairs"]
+__all__ = ["Scheduled", "fused", "fused_schedules", "ordered", "plainly", "schedule_pairs"]

@@ -23,6 +23,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.orders import alone_seconds, task_orders
 from topoopt.fabric.represented import tasks_over, whole_tasks
+from topoopt.fabric.rotated import for_each
 from topoopt.fabric.simulate import timeline_of
 from topoopt.fabric.timeline import compute_on_critical_path
 from topoopt.problem.schedule import LEVELS, Schedule
@@ -96,7 +97,11 @@ def crossings(fabric: Fabric, tasks: TaskGraph) -> int:
 
 
 def simulate_schedule(
-    fabric: Fabric, tasks: TaskGraph, schedule: Schedule, limit: float = float("inf")
+    fabric: Fabric,
+    tasks: TaskGraph,
+    schedule: Schedule,
+    limit: float = float("inf"),
+    ready: FloatArray | None = None,
 ) -> Simulated:
     """Simulate an iteration under a schedule, in the fluid model.
 
@@ -108,6 +113,8 @@ def simulate_schedule(
     schedule : Schedule
     limit : float
         An iteration that is known to take longer than this many seconds takes infinitely long.
+    ready : float64 array, shape (tasks,), optional
+        `start_times`, where they are known and the schedule only fuses.
 
     Returns
     -------
@@ -127,9 +134,15 @@ def simulate_schedule(
     (`topoopt.bounds.turns`), so where so few iterations hide that (by working ahead) that time is
     the period.
     """
-    tasks = tasks_over(fabric, tasks) if schedule == Schedule.plain() else whole_tasks(tasks)
+    folds = schedule.only_fuses and tasks.alike is None
+    plain = schedule == Schedule.plain()
+    known = folds and ready is not None
+    tasks = tasks_over(fabric, tasks) if plain or (folds and not known) else whole_tasks(tasks)
     if not schedule.streaming:
-        own, _ = ordered_tasks(fabric, tasks, schedule)
+        if folds:
+            own = tasks_over(fabric, _fused(fabric, tasks, schedule, ready)[0])
+        else:
+            own, _ = ordered_tasks(fabric, tasks, schedule)
         near = _costly(fabric, own)
         run = run_fluid(fabric, own, NEAR if near else 0.0, limit=limit, foresee=True)
         if run.finish.max(initial=0.0) > limit:
@@ -178,14 +191,16 @@ def ordered_tasks(
     ----------
     fabric : Fabric
     tasks : TaskGraph
+        Where tasks stand for others, made by `topoopt.fabric.rotated.rotated_tasks`.
     schedule : Schedule
         That keeps the barrier.
 
     Returns
     -------
     tasks : TaskGraph
+        With buckets each stands for itself.
     place : int64 array
-        Which of these tasks does the work of each of the given ones.
+        Which of these tasks does the work of each of the given ones, or of what they stand for.
 
     Raises
     ------
@@ -243,11 +258,34 @@ def chained_tasks(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> TaskG
     )
 
 
-def _fused(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> tuple[TaskGraph, IntArray]:
+def _fused(
+    fabric: Fabric, tasks: TaskGraph, schedule: Schedule, ready: FloatArray | None = None
+) -> tuple[TaskGraph, IntArray]:
     """Fuse AllReduces in the order in which the unfused iteration has their gradients ready."""
     if schedule.bucket_bytes is None:
         return tasks, np.arange(tasks.tasks, dtype=np.int64)
-    return bucket_allreduces(tasks, schedule.bucket_bytes, run_fluid(fabric, tasks).start)
+    ready = start_times(fabric, tasks) if ready is None else ready
+    return bucket_allreduces(whole_tasks(tasks), schedule.bucket_bytes, ready)
+
+
+def start_times(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
+    """Return when each task of an iteration starts.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+        Where tasks stand for others, made by `topoopt.fabric.rotated.rotated_tasks`; then what
+        computes has no times.
+
+    Returns
+    -------
+    float64 array, shape (tasks,)
+        Seconds; of all that the tasks stand for.
+    """
+    start = run_fluid(fabric, tasks, NEAR if _costly(fabric, tasks) else 0.0).start
+    whole = whole_tasks(tasks)
+    return start if whole is tasks else for_each(tasks, whole, start)
 
 
 def busiest_link(fabric: Fabric, tasks: TaskGraph) -> float:
@@ -327,5 +365,5 @@ def _levels(rank: IntArray) -> IntArray:
 
 __all__ = [
     "ITERATIONS", "Simulated", "busiest_link", "chained_tasks", "ordered_tasks",
-    "simulate_schedule",
+    "simulate_schedule", "start_times",
 ]  # fmt: skip

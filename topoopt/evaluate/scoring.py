@@ -404,22 +404,6 @@ class Scorer(Generic[P]):
         return max(wired, busiest(fabric, tasks))
 
 
-def compared_scorer(
-    problem: Problem[Family[P]], fabric: AnyFabric, parallelization: P
-) -> Scorer[P]:
-    """Return what says how long a parallelization takes on a fabric to compare with.
-
-    Exactly, unless on many servers it has too many transfers that stand for themselves: then near.
-    """
-    near = (
-        problem.spares
-        and isinstance(fabric, Fabric)
-        and moves_too_often(problem.family.represented(parallelization), fabric)
-    )
-    tolerance = SEARCH_TOLERANCE if near else 0.0
-    return Scorer(problem, fabric, tolerance, problem.baseline_work)
-
-
 def _rings_to_choose(fabric: Fabric, tasks: TaskGraph) -> bool:
     """Whether the routes of all pairs of a large group would be made to choose its rings."""
     return any(len(group) > CHOSEN_UP_TO and group not in fabric.rings for group in tasks.groups)

@@ -83,6 +83,31 @@ def rotated_kinds(fabric: Fabric, tasks: TaskGraph) -> Rotated | None:
     return None if fabric.rotation is None else rotated_classes(tasks, fabric.rotation.hosts)
 
 
+def for_each(tasks: TaskGraph, whole: TaskGraph, times: FloatArray) -> FloatArray:
+    """Return times of the network tasks of a whole graph; zero for those that compute.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+        What `rotated_tasks` made of it.
+    whole : TaskGraph
+    times : float64 array, shape (tasks,)
+        Of the tasks that stand for others, seconds.
+
+    Returns
+    -------
+    float64 array, shape (tasks of ``whole``,)
+    """
+    alike = tasks.alike
+    assert alike is not None
+    sent = alike.of_task >= 0
+    own = np.zeros(alike.classes.first_element.size)
+    own[alike.of_task[sent]] = times[sent]
+    every: FloatArray = np.zeros(whole.tasks)
+    every[whole.kind != COMPUTE] = own[alike.classes.element]
+    return every
+
+
 class _Folding:
     """Makes the task graph of one task a class.
 
@@ -262,4 +287,4 @@ class _Folding:
         )
 
 
-__all__ = ["rotated_kinds", "rotated_tasks"]
+__all__ = ["for_each", "rotated_kinds", "rotated_tasks"]

@@ -10,7 +10,7 @@ from codesign_base import InputError
 from parallelism.operator_records import OperatorQuestion
 from parallelism.taskgraph import TaskGraph
 from parallelism.transformers.records import LayoutRecord
-from topoopt.evaluate.scheduling import chained_tasks
+from topoopt.evaluate.scheduling import chained_tasks, ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import collective_rounds
 from topoopt.fabric.represented import whole_tasks
@@ -53,8 +53,9 @@ def plan_fbuf(
 ) -> FbufFile:
     """Return the task-graph file of a plan: one iteration on the plan's own network.
 
-    Where only the order of compute is scheduled, it becomes dependencies between the tasks of
-    each device, because the format has no priorities.
+    Buckets of a plan that has no other schedule are in it. Where only the order of compute is
+    scheduled, it becomes dependencies between the tasks of each device, because the format has no
+    priorities.
 
     Parameters
     ----------
@@ -77,7 +78,9 @@ def plan_fbuf(
     """
     built = rebuild(plan)
     tasks = whole_tasks(built.tasks())
-    if built.schedule == ORDERED:
+    if built.schedule.only_fuses:
+        tasks, _ = ordered_tasks(built.fabric, tasks, built.schedule)
+    elif built.schedule == ORDERED:
         tasks = chained_tasks(built.fabric, tasks, built.schedule)
     return iteration_fbuf(
         tasks,

@@ -141,11 +141,22 @@ def schedule_record(scheduled: Scheduled) -> ScheduleRecord:
     )
 
 
-def schedule_notes(scheduled: Scheduled) -> list[str]:
-    """Return what must be known to compare a plan under another schedule than the plain one."""
+def schedule_notes(scheduled: Scheduled, asked: str) -> list[str]:
+    """Return what must be known to compare a plan under another schedule than the plain one.
+
+    ``asked`` is how the schedule was to be chosen (`SearchOptions`).
+    """
     if scheduled.schedule == Schedule.plain():
         tried = scheduled.tried
         return [f"none of {tried} schedules tried beats the plain one"] if tried > 1 else []
+    bucket = scheduled.schedule.bucket_bytes
+    if asked == "fused" and bucket is not None:
+        return [
+            f"gradients are fused into AllReduces of at least {format_bytes(bucket)}, because some "
+            "had less than a packet for each server; so they are on other fabrics, where that is "
+            f"faster. Each by itself, the plan takes {format_time(scheduled.plain_time)} "
+            "(--schedule plain)"
+        ]
     return [
         f"the iteration time holds for a schedule ({scheduled.schedule.describe()}) that published "
         "results do not use; baselines have the plain one, under which "

@@ -5,6 +5,7 @@ from dataclasses import replace
 from codesign_base import InputError
 from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
+from topoopt.evaluate.schedule_search import fused_schedules
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.problem.schedule import ORDERED, Schedule
@@ -55,7 +56,12 @@ def check_search(plan: Plan, rebuilt: Rebuilt) -> None:
 
 def _check_asked(plan: Plan, rebuilt: Rebuilt) -> None:
     search, options = plan.search, plan.search.options
-    schedules = {"plain": (Schedule.plain(),), "compute": (ORDERED,)}.get(options.schedule)
+    plain = Schedule.plain()
+    schedules: tuple[Schedule, ...] = ()
+    if options.schedule == "fused":
+        schedules = (plain, *fused_schedules(rebuilt.fabric, rebuilt.represented()))
+    elif options.schedule in ("plain", "compute"):
+        schedules = (ORDERED if options.schedule == "compute" else plain,)
     if schedules and rebuilt.schedule not in schedules:
         raise InputError(
             f"schedule is {rebuilt.schedule.describe()!r}, but search.options.schedule "
@@ -66,7 +72,7 @@ def _check_asked(plan: Plan, rebuilt: Rebuilt) -> None:
             f"schedule overlaps iterations, but search.options.schedule is {options.schedule!r}"
         )
     alone = plan.cluster.servers == 1
-    for name in ("confirm", "effort"):
+    for name in ("confirm", "effort", "schedule"):
         if getattr(options, name) is None:
             raise InputError(f"search.options.{name} is null; plans record what was decided")
     known = options.plan_routings(plan.cluster.servers)

@@ -11,7 +11,7 @@ from topoopt.problem.routing import Routing
 
 FAITHFUL = ("paper", "artifact")
 METHODS = ("joint", "alternating", "sequential", "strategy-only", "topology-only")
-SCHEDULING = ("plain", "compute", "barrier", "auto")
+SCHEDULING = ("plain", "fused", "compute", "barrier", "auto")
 CONFIRMING = ("packet", "none")
 PACKET_SERVERS = 32
 """Up to here searches go by packet trains: routes have one path a pair, and moves are scored."""
@@ -81,12 +81,18 @@ class SearchOptions:
         those of the fluid model. none: the fluid model chooses. By default `topoopt.co_optimize`
         takes packet for models by operators on up to 128 servers where the method is joint and
         the schedule plain or compute, and none elsewhere.
-    schedule : {"plain", "compute", "barrier", "auto"}
-        plain: as published. compute: devices work on what has the longest remaining path first,
-        while strategies are sought, too. Otherwise choose a schedule inside the iteration for the
-        best few pairs found, and plan the one that is then fastest: barrier keeps the barrier
-        between iterations, with auto they may overlap (see `topoopt.problem.schedule.Schedule`).
-        Baselines keep the plain one, and but for compute starting strategies, too.
+    schedule : {None, "plain", "fused", "compute", "barrier", "auto"}
+        plain: as published. fused: where an AllReduce has less than a packet for each member,
+        gradients are fused into buckets of a packet for each, while strategies are sought and on
+        fabrics compared with, too, and in the end of half or a quarter where that is faster; what
+        is no faster so stays plain. compute: devices work on
+        what has the longest remaining path first, while strategies are sought, too. Otherwise
+        choose a schedule inside the iteration for the best few pairs found, and plan the one that
+        is then fastest: barrier keeps the barrier between iterations, with auto they may overlap
+        (see `topoopt.problem.schedule.Schedule`). With these three baselines keep the plain one,
+        and but for compute starting strategies, too. By default `topoopt.co_optimize` takes fused
+        for models by operators on more than 128 servers where the method is joint and packet
+        trains are not asked for, and plain elsewhere.
     restarts : int
         Independent searches with seeds derived from the given one, each with the whole budget,
         of which the best plan is returned; see `topoopt.codesign.restarts`.
@@ -130,7 +136,7 @@ class SearchOptions:
     parameter_splits: bool = True
     improvements: Improvements = Improvements()
     confirm: str | None = None
-    schedule: str = "plain"
+    schedule: str | None = None
     restarts: int = 1
     workers: int = 1
     engine: str = "local"
@@ -171,18 +177,18 @@ class SearchOptions:
             value = getattr(self, name)
             if name == "confirm" and value == "train":
                 raise InputError("confirm is 'train', which is now called 'packet'; give 'packet'")
-            if value not in (*choices, None) or (name in ("method", "schedule") and value is None):
+            if value not in (*choices, None) or (name == "method" and value is None):
                 raise InputError(f"{name} is {value!r}; choose {', '.join(choices)}")
         if self.faithful is not None and self.method not in ("joint", "alternating"):
             raise InputError(
                 f"method is {self.method!r} but faithful is {self.faithful!r}, which alternates; "
                 "leave one of them out"
             )
-        if self.schedule not in ("plain", "compute") and self.confirm == "packet":
+        if self.schedule not in (None, "plain", "compute") and self.confirm == "packet":
             raise InputError(
                 f"both schedule={self.schedule!r} and confirm={self.confirm!r} are given, but "
-                "packet trains know neither priorities of messages nor overlapping iterations; "
-                "give one of them, or schedule='compute'"
+                "packet trains choose among iterations as published, or with another order of "
+                "compute; give one of them, or schedule='compute'"
             )
 
     def check(self, refused: Mapping[str, str]) -> None:
@@ -208,7 +214,8 @@ class SearchOptions:
 
         Whether packet trains have the last word: they cost little for operators on up to so many
         servers. Layouts send many times more messages, the faithful searches repeat what was
-        published, and the other methods are there to be compared with. And the effort.
+        published, and the other methods are there to be compared with. Whether gradients are
+        fused: on more servers, where they would else be less than a packet. And the effort.
 
         Parameters
         ----------
@@ -222,16 +229,19 @@ class SearchOptions:
         """
         joint = (self.method, self.faithful) == ("joint", None)
         confirm, effort, simulated = self.confirm, self.effort, self.simulated
+        small, schedule = servers <= CONFIRMED_SERVERS, self.schedule
+        if schedule is None:
+            fuses = kind == "operators" and not small and joint and confirm != "packet"
+            schedule = "fused" if fuses else "plain"
         if confirm is None:
-            small = kind == "operators" and servers <= CONFIRMED_SERVERS
-            orders = self.schedule in ("plain", "compute")
-            confirm = "packet" if small and joint and orders else "none"
+            orders = schedule in ("plain", "compute")
+            confirm = "packet" if kind == "operators" and small and joint and orders else "none"
         if effort is None:
             numbers = self.steps is not None or self.seconds is not None
             effort = "thorough" if numbers or not joint else "normal"
         if kind == "layouts" and simulated is None:
             simulated = EFFORTS[effort].layouts
-        return replace(self, confirm=confirm, effort=effort, simulated=simulated)
+        return replace(self, confirm=confirm, effort=effort, simulated=simulated, schedule=schedule)
 
     @property
     def spent(self) -> Effort:
@@ -251,6 +261,16 @@ class SearchOptions:
     def compute_order(self) -> str:
         """Order of tasks that wait for a device, see `topoopt.problem.schedule.Schedule`."""
         return "critical-path" if self.schedule == "compute" else "ready"
+
+    @property
+    def scheduling(self) -> str:
+        """What the schedule may be; plain where none was settled."""
+        return "plain" if self.schedule is None else self.schedule
+
+    @property
+    def plain_orders(self) -> bool:
+        """Whether devices and links serve tasks as published, so that only buckets may differ."""
+        return self.scheduling in ("plain", "fused")
 
     def routings(self, servers: int) -> tuple[Routing, ...]:
         """Routings tried for each topology."""

@@ -74,6 +74,11 @@ class Schedule:
         """Whether iterations overlap, so that their time is a period."""
         return self.overlap == "next-forward"
 
+    @property
+    def only_fuses(self) -> bool:
+        """Whether gradients are in buckets, and all else is plain."""
+        return self.bucket_bytes is not None and self == Schedule(bucket_bytes=self.bucket_bytes)
+
     def describe(self) -> str:
         """Return the schedule in a few words."""
         words = []

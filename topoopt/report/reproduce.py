@@ -193,7 +193,7 @@ def _search(plan: Plan) -> tuple[_Options, list[str]]:
         ("method", asked.method, "joint"),
         ("no-parameter-splits", not asked.parameter_splits, False),
         ("confirm", asked.confirm, usual.confirm),
-        ("schedule", asked.schedule, "plain"),
+        ("schedule", asked.schedule, replace(asked, schedule=None).settled(kind, servers).schedule),
         ("restarts", restarts, 1),
         ("simulated", asked.simulated, usual.simulated),
         ("memory", asked.memory_bytes, 3e9),

@@ -14,11 +14,11 @@ from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import TRANSFER
 from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.evaluate.comparing import Took, compared_scorer, in_other_buckets
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import (
     Scorer,
-    compared_scorer,
     moves_too_often,
     search_tolerance,
 )
@@ -154,9 +154,10 @@ def best_compared(
             time = exact(strategy)
             bounded = exact.bounded
         near = exact.tolerance > 0.0 and not bounded
-        timed.append((time, bounded, near, strategy))
-    time, bounded, near, best = min(timed, key=lambda each: each[0])
-    return Compared(best, time, bounded, near, times)
+        timed.append((Took(time, bounded, near), strategy))
+    took, best = min(timed, key=lambda each: each[0].seconds)
+    took = in_other_buckets(problem, fabric, best, took)
+    return Compared(best, took.seconds, took.bounded, took.near, times)
 
 
 def origin_of(search: Search, strategy: Strategy, result: SearchResult[Strategy]) -> str:
@@ -182,10 +183,10 @@ def _cheapest_first(
     distinct = list(dict.fromkeys(strategies))
     if not problem.spares or not isinstance(fabric, Fabric):
         return distinct, []
-    moves = []
+    moves, family = [], problem.unfused.family  # of which no gradient is looked at
     for strategy in distinct:
         fits = problem.fits(strategy)
-        tasks = problem.family.represented(strategy) if fits else None
+        tasks = family.represented(strategy) if fits else None
         often = tasks is not None and moves_too_often(tasks, fabric)
         moves.append(int(np.count_nonzero(tasks.kind == TRANSFER)) if often and tasks else 0)
     order = sorted(range(len(distinct)), key=moves.__getitem__)

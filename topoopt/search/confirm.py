@@ -173,7 +173,7 @@ def states_packets(family: Family[P], options: SearchOptions, servers: int) -> b
     -------
     bool
     """
-    if servers == 1 or options.schedule not in ("plain", "compute"):
+    if servers == 1 or options.scheduling not in ("plain", "compute"):
         return False
     small = isinstance(family, OperatorFamily) and servers <= PACKET_SERVERS
     return small or options.confirm == "packet"

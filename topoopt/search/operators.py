@@ -32,7 +32,7 @@ class OperatorSearch:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.search = search_for(problem)
+        self.search = search_for(problem.fused)
 
     def budget(self) -> Budget:
         """Return when the search stops at the latest."""

@@ -56,7 +56,7 @@ def scheduled_search(
     Scheduled
         No slower than `schedule_pairs` of the result.
     """
-    problem, scheduling = search.problem, search.options.schedule
+    problem, scheduling = search.problem, search.options.scheduling
     best = schedule_pairs(problem.family, result.others, scheduling, progress)
     if problem.spares or search.cluster.servers == 1:
         return best

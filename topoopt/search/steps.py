@@ -264,7 +264,7 @@ class Search:
     @cached_property
     def least(self) -> Bound | None:
         """What no plan is faster than, where devices work in the plain order."""
-        if self.options.schedule != "plain":
+        if not self.options.plain_orders:
             return None
         return everything_bound(
             self.problem.family, self.cluster, hops=2.0 if PACKETS.handshake else 1.0

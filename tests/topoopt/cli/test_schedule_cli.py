@@ -98,7 +98,7 @@ def test_wrong_options_are_refused(place):
         "simulate", "plain.json", "--compute-order", "x", directory=place
     )
     assert "buckets '5'" in refused("simulate", "plain.json", "--buckets", "5", directory=place)
-    assert "schedule is 'x'; choose plain, compute, barrier, auto" in refused(
+    assert "schedule is 'x'; choose plain, fused, compute, barrier, auto" in refused(
         "plan", "dlrm-16", "--servers", 4, "--degree", 2, "--bandwidth", "100Gbps", "--schedule",
         "x", "-o", "none.json", directory=place,
     )  # fmt: skip

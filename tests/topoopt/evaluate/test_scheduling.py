@@ -368,7 +368,7 @@ def test_a_changed_schedule_is_refused(field, value, says):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"schedule": "best"}, "schedule is 'best'; choose plain, compute, barrier, auto"),
+        ({"schedule": "best"}, "schedule is 'best'; choose plain, fused, compute, barrier, auto"),
         ({"schedule": "auto", "confirm": "packet"}, "give one of them"),
     ],
 )
