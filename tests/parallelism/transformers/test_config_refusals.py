@@ -57,7 +57,9 @@ def test_kinds_of_layers_are_one_for_each_layer(name: str) -> None:
     spellings = ("num_hidden_layers", "n_layer", "n_layers")
     layers = next((data[n] for n in spellings if n in data), 6)
     for wrong in (["full_attention"] * (layers + 1), ["hyena"] * layers, "full_attention"):
-        with pytest.raises(InputError, match=r"'layer_types' is |of field 'layer_types' is 'hyena'"):
+        with pytest.raises(
+            InputError, match=r"'layer_types' is |of field 'layer_types' is 'hyena'"
+        ):
             parse(data | {"layer_types": wrong})
 
 
