@@ -41,7 +41,9 @@ class BriefCommand(TitledCommand):
         """Write the help, of the first options only unless ``--help-all`` asked for it."""
         shown = self
         if not ctx.meta.get(_ALL):
-            first = {*_ALWAYS, *FIRST[ctx.command_path.partition(" ")[2]]}
+            # The program may be several words: python -m topoopt.
+            program = ctx.find_root().command_path
+            first = {*_ALWAYS, *FIRST[ctx.command_path.removeprefix(program).strip()]}
             shown = copy(self)
             shown.params = [each for each in self.params if each.name in first]
             shown.help = f"{self.help}\n\nMore options: {ctx.command_path} --help-all"

@@ -172,9 +172,11 @@ def _simulator(source: Path, kind: str, output: Path) -> list[str]:
             own = rebuild_schedule(loaded.schedule)
             if own.only_fuses:
                 fabric = workload.own_fabric(workload.port_rate, LATENCY)
-                workload = replace(scheduled_workload(workload, fabric, own), notes=())
+                workload = scheduled_workload(workload, fabric, own)
             elif kind == "astra-sim" and own == ORDERED:
                 schedule = ORDERED
+            if own.only_fuses or schedule:  # then nothing of the schedule is left out
+                workload = replace(workload, notes=())
         else:
             workload = streams_of(load_workload(source))
         latency = LATENCY if workload.latency is None else workload.latency

@@ -67,6 +67,8 @@ def test_the_package_runs_as_a_module():
     command = [sys.executable, "-m", "topoopt", "--version"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, f"{to.__version__}\n"), done.stderr
+    page = CliRunner().invoke(app, ["clos", "run", "--help"], prog_name="python -m topoopt")
+    assert page.exit_code == 0 and "More options: python -m topoopt clos run" in page.stdout
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 from small_layouts import shared_layout_plan
-from small_plans import shared_plan
+from small_plans import planned, shared_plan, small_dlrm
 from typer.testing import CliRunner
 
+import topoopt as to
 from codesign_base import InputError
 from topoopt.cli.app import app
 from topoopt.formats.chakra_file import TraceNode, attributes, read_trace, trace_bytes
@@ -56,6 +57,19 @@ def test_traces_of_a_plan_are_wired_and_simulated(plans, tmp_path, plan):
     assert said["iteration_time_s"] == pytest.approx(report["iteration_time_s"], rel=1e-3)
     text = call("wire", traces, *options).stdout
     assert "no wiring and routing takes less than" in text and "fat-tree" in text
+
+
+def test_only_an_order_that_traces_lack_is_said_to_be_left_out(tmp_path):
+    plan = planned(
+        to.Job(small_dlrm(2)), to.Cluster(4, 2, "25Gbps"), steps=0, schedule="compute", baselines=()
+    )
+    plan.save(tmp_path / "p.json")
+    left_out = {}
+    for kind in ("astra-sim", "chakra"):
+        done = call("export", tmp_path / "p.json", "--format", kind, "-o", tmp_path / kind)
+        assert done.exit_code == 0, done.output
+        left_out[kind] = "plain iteration" in done.output
+    assert left_out == {"astra-sim": False, "chakra": True}
 
 
 def test_traces_are_simulated_on_the_plan_they_come_from(plans, tmp_path):
