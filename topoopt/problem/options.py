@@ -84,12 +84,12 @@ class SearchOptions:
     schedule : {None, "plain", "fused", "compute", "barrier", "auto"}
         plain: as published. fused: where an AllReduce has less than a packet for each member,
         gradients are fused into buckets of a packet for each, while strategies are sought and on
-        fabrics compared with, too, and in the end of half or a quarter where that is faster; what
-        is no faster so stays plain. compute: devices work on
-        what has the longest remaining path first, while strategies are sought, too. Otherwise
-        choose a schedule inside the iteration for the best few pairs found, and plan the one that
-        is then fastest: barrier keeps the barrier between iterations, with auto they may overlap
-        (see `topoopt.problem.schedule.Schedule`). With these three baselines keep the plain one,
+        fabrics compared with, too; the plan found takes the fastest of these buckets, of half and
+        a quarter of them, and of none. compute: devices work on what has the longest remaining
+        path first, while strategies are sought, too. Otherwise choose a schedule inside the
+        iteration for the best few pairs found, and plan the one that is then fastest: barrier
+        keeps the barrier between iterations, with auto they may overlap (see
+        `topoopt.problem.schedule.Schedule`). With these three baselines keep the plain one,
         and but for compute starting strategies, too. By default `topoopt.co_optimize` takes fused
         for models by operators on more than 128 servers where the method is joint and packet
         trains are not asked for, and plain elsewhere.
