@@ -25,7 +25,7 @@ VOCABULARIES = (
     ("search", "plan", "data-parallel", "hybrid"),
     ("compute", "chain", "hop", "ports", "link", "distance", "pipeline", "injection", "simulation"),
     ("joint", "alternating", "sequential", "strategy-only", "topology-only"),
-    ("plain", "compute", "barrier", "auto"),
+    ("plain", "fused", "compute", "barrier", "auto"),
     ("operators", "layouts"),
     ("fp32", "tf32", "bf16", "fp16"),
     ("ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander", "sip-ml", "ocs-reconfig"),

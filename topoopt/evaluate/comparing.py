@@ -87,7 +87,7 @@ def in_other_buckets(
         run = run_fluid(fabric, over, near, budget=problem.baseline_work)
         if run.spent:
             return took
-        ready = run.start if over is tasks else for_each(over, tasks, run.start)
+        ready = for_each(over, tasks, run.start)
         for schedule in fused_schedules(fabric, tasks):
             assert schedule.bucket_bytes is not None
             fused, _ = bucket_allreduces(tasks, schedule.bucket_bytes, ready)

@@ -8,9 +8,10 @@ from parallelism.iterations import packet_bucket
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
-from topoopt.evaluate.scheduling import ITERATIONS, Simulated, simulate_schedule, start_times
+from topoopt.evaluate.scheduling import ITERATIONS, Simulated, simulate_schedule
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.represented import whole_size
+from topoopt.fabric.represented import whole_size, whole_tasks
+from topoopt.fabric.rotated import for_each
 from topoopt.problem.schedule import COMPUTE_ORDERS, NETWORK_ORDERS, OVERLAPS, Schedule
 
 MICROBATCHES = (1, 2, 4, 8)
@@ -151,7 +152,9 @@ def fused(family: Family[P], pair: Pair[P]) -> Scheduled[P]:
     if not schedules:
         return plain
     tasks, best = family.represented(pair.strategy), plain
-    ready = start_times(pair.fabric, plain.simulated.tasks)
+    timed = plain.simulated
+    assert timed.start is not None
+    ready = for_each(timed.tasks, whole_tasks(timed.tasks), timed.start)
     for schedule in schedules:
         limit = best.simulated.time * (1.0 - _WORTH)
         simulated = simulate_schedule(pair.fabric, tasks, schedule, limit, ready)

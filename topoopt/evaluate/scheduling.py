@@ -63,6 +63,8 @@ class Simulated:
         Streams re-solved, a measure of what the simulation cost.
     near : bool
         Whether completions were batched, because there are more than `MOST_CROSSINGS`.
+    start : float64 array, shape (tasks,), optional
+        When each task of one iteration starts, seconds; not of overlapping iterations.
     """
 
     time: float
@@ -71,6 +73,7 @@ class Simulated:
     ends: FloatArray
     resolved: int
     near: bool = False
+    start: FloatArray | None = None
 
 
 def crossings(fabric: Fabric, tasks: TaskGraph) -> int:
@@ -114,7 +117,8 @@ def simulate_schedule(
     limit : float
         An iteration that is known to take longer than this many seconds takes infinitely long.
     ready : float64 array, shape (tasks,), optional
-        `start_times`, where they are known and the schedule only fuses.
+        When the tasks of the unfused iteration start, where that is known and the schedule only
+        fuses.
 
     Returns
     -------
@@ -150,7 +154,7 @@ def simulate_schedule(
         timeline = timeline_of(fabric, own, run)
         computing = compute_on_critical_path(own, timeline)
         ends = np.array([timeline.makespan])
-        return Simulated(timeline.makespan, computing, own, ends, run.resolved, near)
+        return Simulated(timeline.makespan, computing, own, ends, run.resolved, near, run.start)
     carried = carried_edges(tasks)
     tasks, place = _fused(fabric, tasks, schedule)
     compute = tasks.kind == TaskKind.COMPUTE
@@ -264,28 +268,14 @@ def _fused(
     """Fuse AllReduces in the order in which the unfused iteration has their gradients ready."""
     if schedule.bucket_bytes is None:
         return tasks, np.arange(tasks.tasks, dtype=np.int64)
-    ready = start_times(fabric, tasks) if ready is None else ready
+    ready = _start_times(fabric, tasks) if ready is None else ready
     return bucket_allreduces(whole_tasks(tasks), schedule.bucket_bytes, ready)
 
 
-def start_times(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
-    """Return when each task of an iteration starts.
-
-    Parameters
-    ----------
-    fabric : Fabric
-    tasks : TaskGraph
-        Where tasks stand for others, made by `topoopt.fabric.rotated.rotated_tasks`; then what
-        computes has no times.
-
-    Returns
-    -------
-    float64 array, shape (tasks,)
-        Seconds; of all that the tasks stand for.
-    """
+def _start_times(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
+    """Return when each task starts, of all that the tasks stand for (network tasks only then)."""
     start = run_fluid(fabric, tasks, NEAR if _costly(fabric, tasks) else 0.0).start
-    whole = whole_tasks(tasks)
-    return start if whole is tasks else for_each(tasks, whole, start)
+    return for_each(tasks, whole_tasks(tasks), start)
 
 
 def busiest_link(fabric: Fabric, tasks: TaskGraph) -> float:
@@ -365,5 +355,5 @@ def _levels(rank: IntArray) -> IntArray:
 
 __all__ = [
     "ITERATIONS", "Simulated", "busiest_link", "chained_tasks", "ordered_tasks",
-    "simulate_schedule", "start_times",
+    "simulate_schedule",
 ]  # fmt: skip

@@ -86,10 +86,12 @@ def rotated_kinds(fabric: Fabric, tasks: TaskGraph) -> Rotated | None:
 def for_each(tasks: TaskGraph, whole: TaskGraph, times: FloatArray) -> FloatArray:
     """Return times of the network tasks of a whole graph; zero for those that compute.
 
+    The same times where its tasks stand for themselves.
+
     Parameters
     ----------
     tasks : TaskGraph
-        What `rotated_tasks` made of it.
+        What `rotated_tasks` made of it, or the whole graph.
     whole : TaskGraph
     times : float64 array, shape (tasks,)
         Of the tasks that stand for others, seconds.
@@ -99,7 +101,8 @@ def for_each(tasks: TaskGraph, whole: TaskGraph, times: FloatArray) -> FloatArra
     float64 array, shape (tasks of ``whole``,)
     """
     alike = tasks.alike
-    assert alike is not None
+    if alike is None:
+        return times
     sent = alike.of_task >= 0
     own = np.zeros(alike.classes.first_element.size)
     own[alike.of_task[sent]] = times[sent]

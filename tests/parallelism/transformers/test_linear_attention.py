@@ -20,20 +20,10 @@ from parallelism.transformers.linear_costs import core_flops_of_token, linear_co
 from parallelism.transformers.presets import TRANSFORMERS
 from parallelism.transformers.shares import check_layout
 from parallelism.transformers.stages import layer_weights
+from tests.helpers.counted_flops import Counted
 from tests.helpers.small_transformers import HYBRID, ONE_PART
 
 HYBRIDS = sorted(name for name, model in TRANSFORMERS.items() if model.linear)
-
-
-class Counted:
-    """Matrix products that count their multiplications and additions."""
-
-    def __init__(self) -> None:
-        self.flops = 0
-
-    def __call__(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        self.flops += 2 * a.shape[0] * a.shape[1] * b.shape[1]
-        return a @ b
 
 
 def draw(tokens: int, key: int, value: int) -> tuple[np.ndarray, ...]:

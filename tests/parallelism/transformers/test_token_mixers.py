@@ -24,20 +24,10 @@ from parallelism.transformers.operators import model_graph
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.shares import check_layout
 from parallelism.transformers.stages import layer_weights
+from tests.helpers.counted_flops import Counted
 from tests.helpers.small_transformers import BESIDE, HYBRID, LIGHTNING, SELECTIVE, SHORT
 
 NEW = [LIGHTNING, SELECTIVE, SHORT, BESIDE]
-
-
-class Counted:
-    """Matrix products that count their multiplications and additions."""
-
-    def __init__(self) -> None:
-        self.flops = 0
-
-    def __call__(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        self.flops += 2 * a.shape[0] * a.shape[1] * b.shape[1]
-        return a @ b
 
 
 def test_flops_of_lightning_attention_are_those_of_its_chunked_algorithm() -> None:
