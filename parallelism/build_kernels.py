@@ -41,6 +41,99 @@ def slice_of_input(j: int, parts: int, features: int, first: int, width: int) ->
 
 
 @kernel
+def _read_range(
+    j: int, pb: int, pa: int, cut_a: bool, cut_b: bool, features: int, first: int, width: int
+) -> tuple[int, int, int, int]:
+    """Return what slice j of a consumer reads: features of the input, and slices of its producer.
+
+    Each from, to (not above); features only of a concatenation (``width`` above 0).
+    """
+    low, high = 0, width
+    l_low, l_high = 0, pa
+    if cut_b and width > 0:
+        low, high = slice_of_input(j, pb, features, first, width)
+        if cut_a:
+            l_low = low * pa // width
+            l_high = (high * pa + width - 1) // width
+        if high == low:
+            l_high = l_low
+    elif cut_a and cut_b:
+        l_low = j * pa // pb
+        l_high = ((j + 1) * pa + pb - 1) // pb
+    return low, high, l_low, l_high
+
+
+@kernel
+def _read_share(
+    j: int, pb: int, m: int, pa: int, cut_a: bool, cut_b: bool, low: int, high: int, width: int
+) -> float:
+    """Return which fraction of a sample's features slice j of a consumer reads of slice m."""
+    share = 1.0
+    if cut_b and width > 0:
+        share = (high - low) / width
+        if cut_a:
+            begin = max(low * pa, m * width)
+            end = min(high * pa, (m + 1) * width)
+            share = (end - begin) / (pa * width)
+    elif cut_a and cut_b:
+        share = _overlap(j, pb, m, pa)
+    elif cut_a:
+        share = 1.0 / pa
+    elif cut_b:
+        share = 1.0 / pb
+    return share
+
+
+@kernel
+def moved_bytes(
+    sample: Ints,
+    parameter: Ints,
+    slices_input: Flags,
+    slices_output: Flags,
+    server_offset: Ints,
+    servers: Ints,
+    edge_source: Ints,
+    edge_target: Ints,
+    edge_bytes: Floats,
+    edge_beside: Ints,
+    features_of: Ints,
+    hosts: int,
+) -> tuple[int, Floats]:
+    """Return the transfers that `build_tasks` makes, and the bytes that each server sends.
+
+    It receives as many: what a forward pass sends comes back in a backward pass.
+    """
+    transfers = int(np.int64(0))
+    load = np.zeros(hosts, np.float64)
+    for edge in range(edge_source.size):
+        a = edge_source[edge]
+        b = edge_target[edge]
+        sa, pa, sb, pb = sample[a], parameter[a], sample[b], parameter[b]
+        cut_a = slices_output[a] and pa > 1
+        cut_b = slices_input[b] and pb > 1
+        width = edge_beside[1, edge]
+        for i in range(sb):
+            k_low = i * sa // sb
+            k_high = ((i + 1) * sa + sb - 1) // sb
+            for j in range(pb):
+                low, high, l_low, l_high = _read_range(
+                    j, pb, pa, cut_a, cut_b, features_of[b], edge_beside[0, edge], width
+                )
+                consumer = servers[server_offset[b] + i * pb + j]
+                for k in range(k_low, k_high):
+                    shared = _overlap(i, sb, k, sa)
+                    for m in range(l_low, l_high):
+                        producer = servers[server_offset[a] + k * pa + m]
+                        if producer != consumer:
+                            features = _read_share(j, pb, m, pa, cut_a, cut_b, low, high, width)
+                            moved = edge_bytes[edge] * shared * features
+                            load[producer] += moved
+                            load[consumer] += moved
+                            transfers += 2
+    return transfers, load
+
+
+@kernel
 def build_tasks(
     sample: Ints,
     parameter: Ints,
@@ -51,10 +144,13 @@ def build_tasks(
     forward: Floats,
     backward: Floats,
     update: Floats,
+    sync_base: Ints,
+    sync_place: Ints,
+    sync_group: Ints,
     sync_bytes: Floats,
     sync_delay: Floats,
-    group_offset: Ints,
-    group: Ints,
+    sync_operator: Ints,
+    sync_part: Ints,
     edge_source: Ints,
     edge_target: Ints,
     edge_bytes: Floats,
@@ -64,27 +160,23 @@ def build_tasks(
 ) -> tuple[Ints, Ints, Ints, Floats, Floats, Ints, Ints, Ints, Ints, Ints, Ints]:
     """Build all tasks and dependencies; see `parallelism.builder` for the meaning.
 
-    Two passes over the same loops: the first counts transfers and dependencies, the second
-    fills exactly sized arrays.
+    Shard j of operator o has its AllReduce at ``sync_place[sync_base[o] + j]``, if it has one;
+    the other five arrays say what these AllReduces are. Two passes over the same loops: the
+    first counts transfers and dependencies, the second fills exactly sized arrays.
     """
     operators = sample.size
     part_base = np.zeros(operators + 1, np.int64)
     update_base = np.zeros(operators + 1, np.int64)
-    sync_base = np.zeros(operators + 1, np.int64)
     for op in range(operators):
         parts = sample[op] * parameter[op]
         part_base[op + 1] = part_base[op] + parts
         update_base[op + 1] = update_base[op] + (parts if update[op] > 0.0 else 0)
-        syncs = 0
-        if sync_bytes[op] > 0.0 and (sample[op] > 1 or sync_delay[op] > 0.0):
-            syncs = parameter[op]
-        sync_base[op + 1] = sync_base[op] + syncs
     total_parts = part_base[operators]
     forward_at = 0
     backward_at = total_parts
     update_at = backward_at + total_parts
     sync_at = update_at + update_base[operators]
-    transfer_at = sync_at + sync_base[operators]
+    transfer_at = sync_at + sync_group.size
 
     # Filled in the second pass.
     tasks = 0
@@ -125,16 +217,16 @@ def build_tasks(
                         operator[t] = op
                         phase[t] = _UPDATE
                         part[t] = q
-                for j in range(sync_base[op + 1] - sync_base[op]):
-                    t = sync_at + sync_base[op] + j
-                    kind[t] = _ALLREDUCE
-                    first[t] = group[group_offset[op] + j]
-                    second[t] = -1
-                    size[t] = sync_bytes[op]
-                    delay[t] = sync_delay[op]
-                    operator[t] = op
-                    phase[t] = _SYNCHRONISE
-                    part[t] = j
+            for at in range(sync_group.size):
+                t = sync_at + at
+                kind[t] = _ALLREDUCE
+                first[t] = sync_group[at]
+                second[t] = -1
+                size[t] = sync_bytes[at]
+                delay[t] = sync_delay[at]
+                operator[t] = sync_operator[at]
+                phase[t] = _SYNCHRONISE
+                part[t] = sync_part[at]
 
         # The forward pass of a sink is followed by its own backward pass (the loss); every
         # other operator's backward pass waits for its consumers' and so for its own forward.
@@ -147,16 +239,17 @@ def build_tasks(
                         after[depends] = backward_at + mine
                     depends += 1
                 has_sync = sync_base[op + 1] > sync_base[op]
-                j = q % parameter[op]
+                sync = sync_at
                 if has_sync:
+                    sync += sync_place[sync_base[op] + q % parameter[op]]
                     if filling == 1:
                         before[depends] = backward_at + mine
-                        after[depends] = sync_at + sync_base[op] + j
+                        after[depends] = sync
                     depends += 1
                 if update[op] > 0.0:
                     if filling == 1:
                         if has_sync:
-                            before[depends] = sync_at + sync_base[op] + j
+                            before[depends] = sync
                         else:
                             before[depends] = backward_at + mine
                         after[depends] = update_at + update_base[op] + q
@@ -173,20 +266,9 @@ def build_tasks(
                 k_low = i * sa // sb
                 k_high = ((i + 1) * sa + sb - 1) // sb
                 for j in range(pb):
-                    l_low, l_high = 0, pa
-                    low, high = 0, width
-                    if cut_b and width > 0:
-                        low, high = slice_of_input(
-                            j, pb, features_of[b], edge_beside[0, edge], width
-                        )
-                        if high == low:
-                            continue
-                        if cut_a:
-                            l_low = low * pa // width
-                            l_high = (high * pa + width - 1) // width
-                    elif cut_a and cut_b:
-                        l_low = j * pa // pb
-                        l_high = ((j + 1) * pa + pb - 1) // pb
+                    low, high, l_low, l_high = _read_range(
+                        j, pb, pa, cut_a, cut_b, features_of[b], edge_beside[0, edge], width
+                    )
                     consumer = i * pb + j
                     consumer_server = servers[server_offset[b] + consumer]
                     for k in range(k_low, k_high):
@@ -205,19 +287,7 @@ def build_tasks(
                                 depends += 2
                                 continue
                             if filling == 1:
-                                features = 1.0
-                                if cut_b and width > 0:
-                                    features = (high - low) / width
-                                    if cut_a:
-                                        begin = max(low * pa, m * width)
-                                        end = min(high * pa, (m + 1) * width)
-                                        features = (end - begin) / (pa * width)
-                                elif cut_a and cut_b:
-                                    features = _overlap(j, pb, m, pa)
-                                elif cut_a:
-                                    features = 1.0 / pa
-                                elif cut_b:
-                                    features = 1.0 / pb
+                                features = _read_share(j, pb, m, pa, cut_a, cut_b, low, high, width)
                                 moved = edge_bytes[edge] * shared * features
                                 t = transfer_at + transfers
                                 kind[t] = _TRANSFER

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from parallelism.build_kernels import build_tasks
+from parallelism.build_kernels import build_tasks, moved_bytes
 from parallelism.device import ComputeModel, OperatorTime, Server
+from parallelism.edge_kernels import sort_rows
 from parallelism.graph import Mode, ModelGraph
 from parallelism.memory_kernels import (
     PARAMETER,
@@ -22,13 +23,14 @@ from parallelism.memory_kernels import (
     SLICES_OUTPUT,
     server_memory,
 )
+from parallelism.reductions import Reductions, reductions_of
 from parallelism.strategy import OperatorConfig, Strategy
-from parallelism.taskgraph import TaskGraph
+from parallelism.taskgraph import FloatArray, IntArray, TaskGraph
 
-# Row of the memory, after seconds forward, backward and of the update, gradient bytes, and seconds
-# inside a server.
-_MEMORY = 5
+# Rows of times: seconds forward, backward and of the update, gradient bytes, seconds inside a
+# server, memory.
 _SECONDS = 3
+_UPDATE, _GRADIENT, _MEMORY = 2, 3, 5
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,42 @@ class _Rows(NamedTuple):
     times: npt.NDArray[np.float64]
     offsets: npt.NDArray[np.int64]
     servers: npt.NDArray[np.int64]
+
+
+class _Edges(NamedTuple):
+    """Which operators read which, and what: an edge an entry, but for ``features``."""
+
+    source: IntArray
+    target: IntArray
+    bytes: FloatArray
+    # First feature, and features, of each input of a concatenation, else zeros.
+    beside: IntArray
+    # Of each operator.
+    features: IntArray
+
+
+class _Split(NamedTuple):
+    """How operators are split and placed, as kernels take it."""
+
+    sample: IntArray
+    parameter: IntArray
+    slices_input: npt.NDArray[np.bool_]
+    slices_output: npt.NDArray[np.bool_]
+    offsets: IntArray
+    servers: IntArray
+
+
+class PortLoad(NamedTuple):
+    """What a strategy sends, told without its task graph.
+
+    ``tasks``: of the task graph; ``transfers``: those of them that are transfers. ``sent``:
+    bytes that each server sends, and receives as many, in transfers and in its part of
+    AllReduces, shape (servers,).
+    """
+
+    tasks: int
+    transfers: int
+    sent: FloatArray
 
 
 class TaskGraphBuilder:
@@ -110,15 +148,15 @@ class TaskGraphBuilder:
             for source in sorted(set(op.inputs))
         ]
         self._last: _Rows | None = None
-        self._edge_source = np.array([e[0] for e in edges], dtype=np.int64)
-        self._edge_target = np.array([e[1] for e in edges], dtype=np.int64)
-        self._edge_bytes = np.array([graph.output_bytes(e[0]) * batch for e in edges])
-        # First feature and features of each input of a concatenation, else zeros.
         beside = [graph.inputs_side_by_side(index) for index in range(len(graph.operators))]
-        self._edge_beside = np.array(
-            [beside[e[1]].get(e[0], (0, 0)) for e in edges], dtype=np.int64
-        ).reshape(len(edges), 2).T.copy()  # fmt: skip
-        self._features = np.array([op.features for op in graph.operators], dtype=np.int64)
+        self._edges = _Edges(
+            np.array([e[0] for e in edges], dtype=np.int64),
+            np.array([e[1] for e in edges], dtype=np.int64),
+            np.array([graph.output_bytes(e[0]) * batch for e in edges]),
+            np.array([beside[e[1]].get(e[0], (0, 0)) for e in edges], dtype=np.int64)
+            .reshape(len(edges), 2).T.copy(),
+            np.array([op.features for op in graph.operators], dtype=np.int64),
+        )  # fmt: skip
         self._is_sink = np.array([not readers for readers in graph.consumers])
 
     def of_microbatch(self, microbatches: int) -> "TaskGraphBuilder":
@@ -245,8 +283,7 @@ class TaskGraphBuilder:
         rows = self._gather(strategy)
         return server_memory(
             rows.splits, rows.offsets, rows.servers, rows.times[_MEMORY],
-            self._edge_source, self._edge_target, self._edge_bytes, self._edge_beside,
-            self._features, self.server.gpus, self.servers,
+            *self._edges, self.server.gpus, self.servers,
         )  # fmt: skip
 
     def _gather(self, strategy: Strategy) -> _Rows:
@@ -293,7 +330,40 @@ class TaskGraphBuilder:
         busy = np.bincount(rows.servers, np.repeat(each, np.diff(rows.offsets)), self.servers)
         return busy.astype(np.float64, copy=False)
 
-    def build(self, strategy: Strategy) -> TaskGraph:
+    def port_load(self, strategy: Strategy, packet_bytes: float = 0.0) -> PortLoad:
+        """Return what each server sends, in a fraction of the time that a build takes.
+
+        Parameters
+        ----------
+        strategy : Strategy
+        packet_bytes : float
+            As of `build`.
+
+        Returns
+        -------
+        PortLoad
+        """
+        rows = self._gather(strategy)
+        transfers, sent = moved_bytes(*_split(rows), *self._edges, self.servers)
+        groups, _, reduced = self._reductions(rows, packet_bytes)
+        total = np.bincount(reduced.group, reduced.size, len(groups))
+        for members, amount in zip(groups, total.tolist(), strict=True):
+            sent[list(members)] += 2.0 * (len(members) - 1) / len(members) * amount
+        parts = np.diff(rows.offsets)
+        updated = parts[rows.times[_UPDATE] > 0.0].sum()
+        return PortLoad(
+            int(2 * parts.sum() + updated + reduced.group.size + transfers), transfers, sent
+        )
+
+    def _reductions(self, rows: _Rows, packet_bytes: float) -> Reductions:
+        size, delay = rows.times[_GRADIENT : _GRADIENT + 2]
+        numbers = np.concatenate([record.groups for record in rows.records])
+        return reductions_of(
+            _split(rows).sample, _split(rows).parameter, size, delay, numbers, self._groups,
+            packet_bytes,
+        )  # fmt: skip
+
+    def build(self, strategy: Strategy, packet_bytes: float = 0.0) -> TaskGraph:
         """Return the task graph of one iteration under a legal strategy.
 
         Transfers move exactly the overlap of the producer's and the consumer's index ranges; a
@@ -306,47 +376,26 @@ class TaskGraphBuilder:
         ----------
         strategy : Strategy
             Must be legal (`check_legal`); it is not checked again here.
+        packet_bytes : float
+            Where an AllReduce has less than so many bytes for each member, gradients are in
+            buckets (`parallelism.buckets`), filled in the reverse order of the operators. 0: every
+            gradient is reduced by itself.
 
         Returns
         -------
         TaskGraph
         """
         rows = self._gather(strategy)
-        splits = rows.splits
-        group_offset = np.zeros(splits.shape[1] + 1, dtype=np.int64)
-        np.cumsum(splits[PARAMETER], out=group_offset[1:])
-        used, first_use, place = np.unique(
-            np.concatenate([r.groups for r in rows.records]), return_index=True, return_inverse=True
-        )
-        # In order of first use, whatever was built before: results must not depend on history.
-        order = np.argsort(first_use)
-        rank = np.empty_like(order)
-        rank[order] = np.arange(order.size)
-        groups = tuple(self._groups[g] for g in used[order].tolist())
-        local = rank[place]
-        forward, backward, update, sync_bytes, sync_delay = rows.times[:_MEMORY]
+        reduced = self._reductions(rows, packet_bytes)
+        forward, backward, update = rows.times[:_SECONDS]
+        base, place, group, synced, inside, own, shard = reduced.gradients
         arrays = build_tasks(
-            splits[SAMPLE],
-            splits[PARAMETER],
-            splits[SLICES_INPUT].astype(np.bool_),
-            splits[SLICES_OUTPUT].astype(np.bool_),
-            rows.offsets,
-            rows.servers,
-            forward,
-            backward,
-            update,
-            sync_bytes,
-            sync_delay,
-            group_offset,
-            local,
-            self._edge_source,
-            self._edge_target,
-            self._edge_bytes,
-            self._edge_beside,
-            self._features,
-            self._is_sink,
-        )
+            *_split(rows), forward, backward, update, base, place, group, synced, inside, own,
+            shard, *self._edges, self._is_sink,
+        )  # fmt: skip
         kind, first, second, size, delay, operator, phase, part, succ_offsets, succ, pred = arrays
+        if reduced.fused:
+            sort_rows(succ_offsets, succ)
         return TaskGraph(
             servers=self.servers,
             devices=self.servers,
@@ -361,6 +410,12 @@ class TaskGraphBuilder:
             successor_offsets=succ_offsets,
             successors=succ,
             predecessors=pred,
-            groups=groups,
+            groups=reduced.groups,
             server_of_device=np.arange(self.servers, dtype=np.int64),
         )
+
+
+def _split(rows: _Rows) -> _Split:
+    splits = rows.splits
+    reads, writes = splits[SLICES_INPUT].astype(np.bool_), splits[SLICES_OUTPUT].astype(np.bool_)
+    return _Split(splits[SAMPLE], splits[PARAMETER], reads, writes, rows.offsets, rows.servers)

@@ -57,4 +57,14 @@ def merged_rows(
     return merged, rows[:at].copy(), predecessors
 
 
-__all__ = ["merged_rows"]
+@kernel
+def sort_rows(offsets: Ints, successors: Ints) -> None:
+    """Sort each row that does not ascend; the rows are as `merged_rows` takes them."""
+    for t in range(offsets.size - 1):
+        for i in range(offsets[t] + 1, offsets[t + 1]):
+            if successors[i] <= successors[i - 1]:
+                successors[offsets[t] : offsets[t + 1]].sort()
+                break
+
+
+__all__ = ["merged_rows", "sort_rows"]

@@ -1,118 +1,12 @@
-"""Task graphs of other schedules: fused AllReduces, microbatches, iterations in a row."""
+"""Task graphs of other schedules: microbatches, iterations in a row."""
 
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InputError
 from codesign_base.rows import spread
-from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKind
-
-
-def bucket_allreduces(
-    tasks: TaskGraph, bucket_bytes: float, ready: FloatArray
-) -> tuple[TaskGraph, IntArray]:
-    """Fuse the gradient AllReduces of each group into buckets.
-
-    In the order in which their gradients are ready, AllReduces of one group join a bucket until
-    it holds at least so many bytes; then it is closed. A bucket waits for all its gradients, and
-    all that waited for one of them waits for the bucket. Its bytes, and its delay inside
-    servers, are the sums of its parts'.
-
-    Parameters
-    ----------
-    tasks : TaskGraph
-        AllReduces of one group that wait for each other must not come into one bucket; those of
-        the builder never do.
-    bucket_bytes : float
-        Least bytes of a bucket; the last one of a group may hold less.
-    ready : float64 array, shape (tasks,)
-        When each AllReduce could begin, seconds; ties go by number.
-
-    Returns
-    -------
-    fused : TaskGraph
-        A bucket takes the place and the operator of its last part.
-    place : int64 array, shape (tasks,)
-        Which of its tasks does the work of each task of ``tasks``.
-
-    Raises
-    ------
-    InputError
-        If the size is not positive.
-
-    References
-    ----------
-    S. Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training"
-    (VLDB 2020), sec. 3.2.3: gradient bucketing.
-    """
-    from parallelism.edge_kernels import merged_rows
-
-    if not bucket_bytes > 0.0:
-        raise InputError(f"bucket size is {bucket_bytes} bytes; give a positive size")
-    into = np.arange(tasks.tasks, dtype=np.int64)
-    syncs = np.flatnonzero(_reduces_gradients(tasks))
-    order = syncs[np.lexsort((syncs, ready[syncs], tasks.first[syncs]))]
-    size, delay = tasks.size.copy(), tasks.delay.copy()
-    members: list[int] = []
-    held = 0.0
-    for at, task in enumerate(order.tolist()):
-        members.append(task)
-        held += float(tasks.size[task])
-        last = at + 1 == order.size or tasks.first[order[at + 1]] != tasks.first[task]
-        if held >= bucket_bytes or last:
-            into[members] = task
-            size[task] = held
-            delay[task] = float(tasks.delay[members].sum())
-            members, held = [], 0.0
-    stays = into == np.arange(tasks.tasks)
-    kept = np.flatnonzero(stays)
-    place = (np.cumsum(stays) - 1)[into]
-    offsets, successors, predecessors = merged_rows(
-        tasks.successor_offsets, tasks.successors, place, kept.size
-    )
-    return replace(
-        _chosen(replace(tasks, size=size, delay=delay), kept),
-        successor_offsets=offsets,
-        successors=successors,
-        predecessors=predecessors,
-    ), place
-
-
-def packet_bucket(tasks: TaskGraph, packet_bytes: float) -> float | None:
-    """Return the bucket size from which on no member's part of an AllReduce is below a packet.
-
-    An AllReduce of S bytes over n servers leaves each with a part of S / n to pass on, in whole
-    packets: below n packets it takes as long as n of them.
-
-    Parameters
-    ----------
-    tasks : TaskGraph
-    packet_bytes : float
-
-    Returns
-    -------
-    float or None
-        Bytes: a packet for each member of the largest group whose gradients are reduced in
-        smaller parts anywhere. None if there is none, or if no packets are sent (0 bytes).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from dataclasses import replace
-    >>> from parallelism.taskgraph import Phase, TaskGraph, TaskKind
-    >>> reduced = (TaskKind.ALLREDUCE, 0, -1, 20e3, 0.0)
-    >>> tasks = TaskGraph.from_lists(4, [reduced], [], ((0, 1, 2, 3),))
-    >>> tasks = replace(tasks, phase=np.array([int(Phase.SYNCHRONISE)]))
-    >>> packet_bucket(tasks, 4e3), packet_bucket(tasks, 8e3)
-    (None, 32000.0)
-    """
-    syncs = np.flatnonzero(_reduces_gradients(tasks))
-    members = np.array([len(group) for group in tasks.groups], dtype=np.float64)[tasks.first[syncs]]
-    size, least = tasks.size[syncs], members * packet_bytes
-    short = (members > 1.0) & (size > 0.0) & (size < least)
-    return float(least[short].max()) if short.any() else None
+from parallelism.taskgraph import IntArray, Phase, TaskGraph, TaskKind, reduces_gradients
 
 
 def accumulate(tasks: TaskGraph, microbatches: int) -> TaskGraph:
@@ -141,13 +35,13 @@ def accumulate(tasks: TaskGraph, microbatches: int) -> TaskGraph:
     if microbatches == 1:
         return tasks
     updates = (tasks.kind == TaskKind.COMPUTE) & (tasks.phase == Phase.UPDATE)
-    once = _reduces_gradients(tasks) | updates
+    once = reduces_gradients(tasks) | updates
     each, last = np.flatnonzero(~once), np.flatnonzero(once)
     place = np.empty((microbatches, tasks.tasks), dtype=np.int64)
     place[:, each] = np.arange(microbatches * each.size).reshape(microbatches, each.size)
     place[:, last] = microbatches * each.size + np.arange(last.size)
     before, after = edges_of(tasks)
-    many = _chosen(tasks, np.concatenate((np.tile(each, microbatches), last)))
+    many = chosen_tasks(tasks, np.concatenate((np.tile(each, microbatches), last)))
     return with_edges(many, place[:, before].ravel(), place[:, after].ravel())
 
 
@@ -179,7 +73,7 @@ def carried_edges(tasks: TaskGraph) -> tuple[IntArray, IntArray]:
     forward = np.flatnonzero(compute & (tasks.phase == Phase.FORWARD))
     backward = np.flatnonzero(compute & (tasks.phase == Phase.BACKWARD))
     update = np.flatnonzero(compute & (tasks.phase == Phase.UPDATE))
-    syncs = np.flatnonzero(_reduces_gradients(tasks))
+    syncs = np.flatnonzero(reduces_gradients(tasks))
     shards = np.bincount(tasks.operator[syncs], minlength=int(tasks.operator.max(initial=0)) + 1)
     own = shards[tasks.operator[forward]]
     shard = tasks.operator[forward] * base + tasks.part[forward] % np.maximum(own, 1)
@@ -203,13 +97,6 @@ def carried_edges(tasks: TaskGraph) -> tuple[IntArray, IntArray]:
             "backward pass, so that no next iteration can follow it; give a training iteration"
         )
     return np.concatenate(closing), np.concatenate(opening)
-
-
-def _reduces_gradients(tasks: TaskGraph) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = (tasks.kind == TaskKind.ALLREDUCE) & (
-        tasks.phase == Phase.SYNCHRONISE
-    )
-    return found
 
 
 def unroll(
@@ -242,7 +129,7 @@ def unroll(
     before, after = edges_of(tasks)
     count = tasks.tasks
     shifts = np.arange(iterations, dtype=np.int64)[:, None] * count
-    many = _chosen(tasks, np.tile(np.arange(count, dtype=np.int64), iterations))
+    many = chosen_tasks(tasks, np.tile(np.arange(count, dtype=np.int64), iterations))
     return with_edges(
         many,
         np.concatenate(((before + shifts).ravel(), (closing + shifts[:-1]).ravel())),
@@ -265,7 +152,7 @@ def edges_of(tasks: TaskGraph) -> tuple[IntArray, IntArray]:
     return np.repeat(np.arange(tasks.tasks, dtype=np.int64), counts), tasks.successors
 
 
-def _chosen(tasks: TaskGraph, which: IntArray) -> TaskGraph:
+def chosen_tasks(tasks: TaskGraph, which: IntArray) -> TaskGraph:
     """Return some tasks, in this order, with the dependencies that they had (to be replaced)."""
     return replace(
         tasks,

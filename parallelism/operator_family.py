@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.builder import TaskGraphBuilder
+from parallelism.builder import PortLoad, TaskGraphBuilder
 from parallelism.device import ComputeModel, Server
-from parallelism.iterations import accumulate, bucket_allreduces, packet_bucket
+from parallelism.iterations import accumulate
 from parallelism.optimizer import Optimizer
 from parallelism.profile import ProfileModel
 from parallelism.strategy import Strategy, check_legal
@@ -43,7 +43,7 @@ class OperatorFamily:
         whose sample shards do not divide them do not fit.
     packet_bytes : float
         Where an AllReduce has less than so many bytes for each member, the task graphs that it
-        builds have gradients in buckets (`parallelism.iterations.packet_bucket`), filled in the
+        builds have gradients in buckets (`parallelism.buckets.packet_bucket`), filled in the
         reverse order of the operators. 0: every gradient is reduced by itself.
     """
 
@@ -98,15 +98,18 @@ class OperatorFamily:
                 f"microbatches is {self.microbatches}, which sample shards of the strategy do not "
                 f"divide in a batch of {self.batch}; choose fewer"
             )
-        bucket = packet_bucket(tasks, self.packet_bytes)
-        if bucket is None:
-            return tasks
-        # The order in which a network would have them ready is known with the network only.
-        return bucket_allreduces(tasks, bucket, -tasks.operator.astype(np.float64))[0]
+        return tasks
 
     def represented(self, strategy: Strategy) -> TaskGraph:
         """Return the task graph of one iteration."""
         return self.build(strategy)
+
+    def port_load(self, strategy: Strategy) -> PortLoad:
+        """Return what each server sends an iteration; see `TaskGraphBuilder.port_load`.
+
+        Tasks are counted of one microbatch.
+        """
+        return self.builder.port_load(strategy, self.packet_bytes)
 
     def least_seconds(self, strategy: Strategy) -> float:
         """Return the seconds of the busiest device, which no iteration is shorter than."""
@@ -121,11 +124,11 @@ class OperatorFamily:
     def microbatched(self, strategy: Strategy, microbatches: int) -> TaskGraph | None:
         """Return one iteration in so many microbatches; None where the batch cannot be divided."""
         if microbatches == 1:
-            return self.builder.build(strategy)
+            return self.builder.build(strategy, self.packet_bytes)
         if not self._divides(strategy, microbatches):
             return None
         small = self.builder.of_microbatch(microbatches)
-        return accumulate(small.build(strategy), microbatches)
+        return accumulate(small.build(strategy, self.packet_bytes), microbatches)
 
     def _divides(self, strategy: Strategy, microbatches: int) -> bool:
         """Whether every sample shard has its share of every microbatch."""

@@ -247,6 +247,14 @@ class TaskGraph:
         )
 
 
+def reduces_gradients(tasks: TaskGraph) -> npt.NDArray[np.bool_]:
+    """Return which tasks are AllReduces of gradients, shape (tasks,)."""
+    found: npt.NDArray[np.bool_] = (tasks.kind == ALLREDUCE) & (
+        tasks.phase == int(Phase.SYNCHRONISE)
+    )
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Traffic:
     """What one iteration sends: AllReduces by group, and a transfer matrix.

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from small_cases import BATCH, FakeCompute, FakeServer, jobs
 
 from codesign_base import InputError
+from parallelism.buckets import bucket_allreduces, packet_bucket
 from parallelism.builder import TaskGraphBuilder
 from parallelism.iterations import (
     accumulate,
-    bucket_allreduces,
     carried_edges,
     edges_of,
-    packet_bucket,
     unroll,
 )
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind, traffic_of

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
+from parallelism.buckets import bucket_allreduces, packet_bucket
 from parallelism.family import Family, P
-from parallelism.iterations import bucket_allreduces, packet_bucket
 from parallelism.operator_family import OperatorFamily
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.schedule_search import fused_schedules

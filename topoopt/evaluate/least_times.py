@@ -40,10 +40,26 @@ def port_seconds(tasks: TaskGraph, leaving: FloatArray, entering: FloatArray) ->
     for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True):
         if len(group) > 1:
             load[:, list(group)] += (len(group) - 1) / len(group) * amount
-    out = (load[0] / np.maximum(leaving, 1e-300)).max(initial=0.0)
-    into = (load[1] / np.maximum(entering, 1e-300)).max(initial=0.0)
+    return sent_seconds(load, leaving, entering)
+
+
+def sent_seconds(load: FloatArray, leaving: FloatArray, entering: FloatArray) -> float:
+    """Return what `port_seconds` does, of what servers send and receive.
+
+    Parameters
+    ----------
+    load : float64 array, shape (2, servers) or (servers,)
+        Bytes that leave and enter each server.
+    leaving, entering : float64 arrays, shape (servers,) or ()
+        As of `port_seconds`.
+    """
+    out, into = np.broadcast_to(load, (2, load.shape[-1]))
+    slowest = max(
+        (out / np.maximum(leaving, 1e-300)).max(initial=0.0),
+        (into / np.maximum(entering, 1e-300)).max(initial=0.0),
+    )
     # Sums in another order must not rule out what is exactly as fast.
-    return float(max(out, into)) * (1.0 - 1e-9)
+    return float(slowest) * (1.0 - 1e-9)
 
 
 def least_hops(tasks: TaskGraph, degree: int) -> float:

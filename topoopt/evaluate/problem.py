@@ -5,6 +5,7 @@ from typing import Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
+from parallelism.builder import PortLoad
 from parallelism.family import Family
 from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
@@ -108,6 +109,12 @@ class Problem(Generic[F_co]):
             return 0.0
         # Sums in another order must not rule out what is exactly as fast.
         return family.least_seconds(parallelization) * (1.0 - 1e-9)
+
+    def port_load(self, parallelization: Any) -> PortLoad:
+        """Return what each server sends, known before tasks are made, where `spares`."""
+        family: Any = self.family
+        load: PortLoad = family.port_load(parallelization)
+        return load
 
     def fits(self, parallelization: Any) -> bool:
         """Whether every GPU can hold its part of a parallelization of the family."""

@@ -9,7 +9,7 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.family import Family, P
 from parallelism.operator_family import OperatorFamily
-from parallelism.taskgraph import TaskGraph, TaskKind, Traffic, traffic_of
+from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind, Traffic, traffic_of
 from routing.network import Network
 from routing.routes import Routes, tabled
 from topoopt.base.side_by_side import in_twos
@@ -20,6 +20,7 @@ from topoopt.evaluate.least_times import (
     link_seconds,
     port_seconds,
     routed_links,
+    sent_seconds,
 )
 from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.pair import Pair
@@ -29,6 +30,7 @@ from topoopt.evaluate.scoring import (
     BUILD_WORK,
     CHOSEN_UP_TO,
     MADE_WORK,
+    MOST_FOLDED,
     MOST_MOVES,
     SEARCH_TOLERANCE,
     Scorer,
@@ -238,6 +240,12 @@ class Rewirer(Generic[P]):
         spares = self.spares and limit < float("inf")
         if limit < float("inf") and self.problem.least_seconds(strategy) > most:
             return None
+        if spares:
+            load, ports = self.problem.port_load(strategy), self._ports
+            folded = not weighted and load.transfers > MOST_FOLDED
+            if folded or sent_seconds(load.sent, ports, ports) > most:
+                self.work += MADE_WORK * load.tasks
+                return None
         tasks = self.family.represented(strategy)
         if self.spares:
             self.work += MADE_WORK * tasks.tasks
@@ -311,8 +319,12 @@ class Rewirer(Generic[P]):
     def _least_wired(self, tasks: TaskGraph) -> float:
         """Return seconds that no iteration is shorter than, whatever the wiring and the routes."""
         degree, rate = self.cluster.degree, self.cluster.port_rate
-        ports = np.array(degree * rate)
-        return max(port_seconds(tasks, ports, ports), link_seconds(tasks, degree, rate))
+        return max(port_seconds(tasks, self._ports, self._ports), link_seconds(tasks, degree, rate))
+
+    @property
+    def _ports(self) -> FloatArray:
+        """Bytes/s of all ports of a server together."""
+        return np.array(self.cluster.degree * self.cluster.port_rate)
 
     def _try(
         self,

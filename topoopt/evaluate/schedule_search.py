@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Generic
 
+from parallelism.buckets import packet_bucket
 from parallelism.family import Family, P
-from parallelism.iterations import packet_bucket
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
@@ -176,7 +176,7 @@ def fused_schedules(fabric: Fabric, tasks: TaskGraph) -> tuple[Schedule, ...]:
     Returns
     -------
     tuple of Schedule
-        With the size of `parallelism.iterations.packet_bucket`, half and a quarter of it: smaller
+        With the size of `parallelism.buckets.packet_bucket`, half and a quarter of it: smaller
         ones send more packets, but no compute hides the last, and it ends sooner. None where no
         gradient is below that size.
     """

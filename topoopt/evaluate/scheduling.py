@@ -6,13 +6,8 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.rows import spread
-from parallelism.iterations import (
-    bucket_allreduces,
-    carried_edges,
-    edges_of,
-    unroll,
-    with_edges,
-)
+from parallelism.buckets import bucket_allreduces
+from parallelism.iterations import carried_edges, edges_of, unroll, with_edges
 from parallelism.longest_path_kernels import heads_and_tails
 from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKind
 from routing.routes import tabled

@@ -10,7 +10,7 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.family import Family, P
 from parallelism.rotation import rotated_classes
-from parallelism.taskgraph import TaskGraph, TaskKind
+from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
 from routing.balanced import balanced_routes
 from routing.coin_change import coin_change_routes
 from routing.network import Network
@@ -23,7 +23,7 @@ from routing.paths import (
 )
 from routing.routes import Routes, tabled
 from topoopt.bounds.wired import topology_bound
-from topoopt.evaluate.least_times import busiest, of_servers, port_seconds
+from topoopt.evaluate.least_times import busiest, of_servers, sent_seconds
 from topoopt.evaluate.mcf_routes import least_congestion_routes
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scheduling import NEAR, ordered_tasks
@@ -299,24 +299,26 @@ class Scorer(Generic[P]):
             self.work += _DEVICE_WORK
             if bound > limit:
                 return bound
-        tasks = self.problem.family.represented(strategy)
         bound = 0.0
         if spares and isinstance(self.fabric, Fabric):
-            self.work += _BOUND_WORK * tasks.tasks
-            net = self.fabric.network
-            out, into = (
-                np.bincount(end, net.capacity, net.nodes)[: tasks.servers].astype(np.float64)
-                for end in (net.source, net.target)
-            )
-            bound = port_seconds(tasks, out, into)
+            load = self.problem.port_load(strategy)
+            self.work += _BOUND_WORK * load.tasks
+            bound = sent_seconds(load.sent, *port_rates(self.fabric, load.sent.size))
             if bound > limit:
                 return bound
             direct = not self.fabric.network.switches
-            if (direct or self.wired_later) and moves_too_often(tasks, self.fabric):
+            kept_out = direct or self.wired_later
+            if kept_out and load.transfers > MOST_FOLDED:
+                self.work += _COLLAPSE_WORK * load.tasks
+                return float("inf")
+            tasks = self.problem.family.represented(strategy)
+            if kept_out and moves_too_often(tasks, self.fabric):
                 self.work += _COLLAPSE_WORK * tasks.tasks
                 return float("inf")
             if direct and _rings_to_choose(self.fabric, tasks):
                 return float("inf")
+        else:
+            tasks = self.problem.family.represented(strategy)
         if limit < float("inf"):
             self.work += _BOUND_WORK * tasks.tasks
             bound = busiest(self.fabric, tasks, limit)
@@ -402,6 +404,16 @@ class Scorer(Generic[P]):
         self.bounded = True
         wired = topology_bound(fabric, tasks).seconds
         return max(wired, busiest(fabric, tasks))
+
+
+def port_rates(fabric: Fabric, servers: int) -> tuple[FloatArray, FloatArray]:
+    """Return the bytes/s of all links out of, and into, each server."""
+    net = fabric.network
+    out, into = (
+        np.bincount(end, net.capacity, net.nodes)[:servers].astype(np.float64)
+        for end in (net.source, net.target)
+    )
+    return out, into
 
 
 def _rings_to_choose(fabric: Fabric, tasks: TaskGraph) -> bool:

@@ -12,19 +12,20 @@ import numpy as np
 
 from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
-from parallelism.taskgraph import TRANSFER
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.comparing import Took, compared_scorer, in_other_buckets
+from topoopt.evaluate.least_times import sent_seconds
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import (
+    MOST_MOVES,
     Scorer,
     moves_too_often,
+    port_rates,
     search_tolerance,
 )
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter
-from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import fastest_in_packets, packet_times_in_turn, screened
@@ -116,10 +117,7 @@ def best_compared(
     starts = [result.best.strategy, *_named(search).values()]
     kept = [pair.strategy for pair in result.others[:_POOL]]
     score = _Remembering(Scorer(scored, fabric, search_tolerance(servers), most_work))
-    fastest = float("inf")
-    strategies, often = _cheapest_first(problem, fabric, [*starts, *kept])
-    for strategy in strategies:
-        fastest = min(fastest, score(strategy, _NEAR * fastest))
+    fastest, often = _score_again(search, score, [*starts, *kept])
     if often and fastest > _FAR * result.best.time:
         # What has no transfers says nothing of the fabric where it moves whole tables.
         score(often[0])
@@ -172,25 +170,41 @@ def _named(search: Search) -> dict[str, Strategy]:
     return {name: search.space.intern(strategy) for name, strategy in named.items()}
 
 
-def _cheapest_first(
-    problem: Problem, fabric: AnyFabric, strategies: list[Strategy]
-) -> tuple[list[Strategy], list[Strategy]]:
-    """Return distinct strategies, on many servers those first that are not too many transfers.
+def _score_again(
+    search: Search, score: _Remembering, strategies: list[Strategy]
+) -> tuple[float, list[Strategy]]:
+    """Score distinct strategies, on many servers those first that are not too many transfers.
 
     What comes after something that was simulated is ruled out by bounds, or left out; if all are
-    too many, the fewest are simulated. Returned as well are those that are too many.
+    too many, the fewest are simulated. Returned are the least time, and those that are too many,
+    the fewest first.
     """
-    distinct = list(dict.fromkeys(strategies))
-    if not problem.spares or not isinstance(fabric, Fabric):
-        return distinct, []
-    moves, family = [], problem.unfused.family  # of which no gradient is looked at
-    for strategy in distinct:
-        fits = problem.fits(strategy)
-        tasks = family.represented(strategy) if fits else None
-        often = tasks is not None and moves_too_often(tasks, fabric)
-        moves.append(int(np.count_nonzero(tasks.kind == TRANSFER)) if often and tasks else 0)
-    order = sorted(range(len(distinct)), key=moves.__getitem__)
-    return [distinct[place] for place in order], [distinct[p] for p in order if moves[p]]
+    problem, fabric = search.problem.plain, score.scorer.fabric
+    fastest = float("inf")
+    later: list[tuple[int, Strategy]] = []
+    often: list[tuple[int, Strategy]] = []
+    few = MOST_MOVES * problem.family.servers
+    counted = problem.spares and isinstance(fabric, Fabric)
+    for strategy in dict.fromkeys(strategies):
+        transfers = problem.port_load(strategy).transfers if counted else 0
+        if transfers > few and problem.fits(strategy):
+            later.append((transfers, strategy))
+        else:
+            fastest = min(fastest, score(strategy, _NEAR * fastest))
+    for transfers, strategy in later:
+        assert isinstance(fabric, Fabric)
+        rates = port_rates(fabric, problem.family.servers)
+        if sent_seconds(problem.port_load(strategy).sent, *rates) > _NEAR * fastest:
+            continue
+        # Of transfers no gradient is looked at.
+        if moves_too_often(problem.unfused.family.represented(strategy), fabric):
+            often.append((transfers, strategy))
+        else:
+            fastest = min(fastest, score(strategy, _NEAR * fastest))
+    often.sort(key=lambda each: each[0])
+    for _, strategy in often:
+        fastest = min(fastest, score(strategy, _NEAR * fastest))
+    return fastest, [strategy for _, strategy in often]
 
 
 def _fewest_seconds(problem: Problem, pairs: list[Pair]) -> tuple[Strategy, Jitter | None]:

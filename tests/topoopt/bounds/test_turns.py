@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_cases import BATCH, FakeCompute, FakeServer, jobs, operator
 
+from parallelism.buckets import bucket_allreduces
 from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode, ModelGraph
-from parallelism.iterations import bucket_allreduces, carried_edges, edges_of
+from parallelism.iterations import carried_edges, edges_of
 from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.taskgraph import TaskKind
 from topoopt.bounds.bounds import Wirings, scheduled_bound, strategy_bound

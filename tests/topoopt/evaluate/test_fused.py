@@ -9,7 +9,7 @@ from small_plans import small_layout_job
 
 import topoopt as to
 from codesign_base import InputError
-from parallelism.iterations import bucket_allreduces, packet_bucket
+from parallelism.buckets import bucket_allreduces, packet_bucket
 from parallelism.search.named import named_strategies
 from parallelism.taskgraph import Phase, traffic_of
 from routing import routes as routes_module
