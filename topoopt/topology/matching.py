@@ -3,6 +3,8 @@
 Source: TopoOpt (NSDI 2023, arXiv 2202.00433), section 4, the model-parallel sub-topology.
 """
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -126,26 +128,35 @@ def best_matching(
         No matching carries more than ``1 + gap`` times its bytes: zero (exact) but where very
         many pairs of bidirectional servers have demand; see `near_matching`.
     """
-    if not demand.any():
-        return [], 0.0
-    usable = (free_out > 0)[:, None] & (free_in > 0)[None, :]
+    # Of thousands of servers most pairs send nothing: only the others are weighed.
+    i, j = np.nonzero(demand)
+    usable = (free_out[i] > 0) & (free_in[j] > 0)
     if bidirectional:
-        usable &= usable.T
-        weight = np.triu(np.where(usable, demand + demand.T, 0.0), 1)
-    else:
-        weight = np.where(usable, demand, 0.0)
-    top = float(weight.max(initial=0.0))
-    if top <= 0:
+        usable &= (free_out[j] > 0) & (free_in[i] > 0)
+    i, j = i[usable], j[usable]
+    if not i.size:
         return [], 0.0
-    noise = np.random.default_rng(_TIE_SEED).random(weight.shape)
-    weight = weight / top * (1.0 + _TIE_BREAK * noise)
+    weight = np.zeros(demand.shape)
+    if bidirectional:
+        low, high = np.minimum(i, j), np.maximum(i, j)
+        weight[low, high] = demand[low, high] + demand[high, low]
+        i, j = np.nonzero(weight)
+    else:
+        weight[i, j] = demand[i, j]
+    weight[i, j] = weight[i, j] / weight.max() * (1.0 + _TIE_BREAK * _noise(len(demand))[i, j])
     if not bidirectional:
         return _assignment(weight), 0.0
-    if np.count_nonzero(weight) > _MOST_EDGES:
+    if i.size > _MOST_EDGES:
         from topoopt.topology.near_matching import near_matching
 
         return near_matching(weight + weight.T)
     return _blossom(weight), 0.0
+
+
+@lru_cache(maxsize=1)
+def _noise(servers: int) -> FloatArray:
+    noise: FloatArray = np.random.default_rng(_TIE_SEED).random((servers, servers))
+    return noise
 
 
 def _blossom(weight: FloatArray) -> list[tuple[int, int]]:
