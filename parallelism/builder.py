@@ -4,90 +4,30 @@ What an operator's configuration implies (times, gradient bytes, memory, groups)
 once and remembered; a build gathers these records and runs one compiled kernel.
 """
 
-from dataclasses import dataclass
 from threading import RLock
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
 from parallelism.build_kernels import build_tasks, moved_bytes
+from parallelism.builder_rows import (
+    GRADIENT,
+    MEMORY,
+    SECONDS,
+    UPDATE,
+    Edges,
+    PortLoad,
+    Record,
+    Rows,
+)
 from parallelism.device import ComputeModel, OperatorTime, Server
 from parallelism.edge_kernels import sort_rows
 from parallelism.graph import Mode, ModelGraph
-from parallelism.memory_kernels import (
-    PARAMETER,
-    SAMPLE,
-    SLICES_INPUT,
-    SLICES_OUTPUT,
-    server_memory,
-)
+from parallelism.memory_kernels import PARAMETER, SAMPLE, server_memory
 from parallelism.reductions import Reductions, reductions_of
 from parallelism.strategy import OperatorConfig, Strategy
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph
-
-# Rows of times: seconds forward, backward and of the update, gradient bytes, seconds inside a
-# server, memory.
-_SECONDS = 3
-_UPDATE, _GRADIENT, _MEMORY = 2, 3, 5
-
-
-@dataclass(frozen=True)
-class _Record:
-    """What one configuration of one operator implies."""
-
-    config: OperatorConfig  # kept alive, because records are found by its identity
-    splits: tuple[int, int, int, int, int]
-    times: tuple[float, float, float, float, float, float]
-    groups: npt.NDArray[np.int64]
-
-
-class _Rows(NamedTuple):
-    """The records of a strategy, an operator a column."""
-
-    configs: tuple[OperatorConfig, ...]
-    records: tuple[_Record, ...]
-    splits: npt.NDArray[np.int64]
-    times: npt.NDArray[np.float64]
-    offsets: npt.NDArray[np.int64]
-    servers: npt.NDArray[np.int64]
-
-
-class _Edges(NamedTuple):
-    """Which operators read which, and what: an edge an entry, but for ``features``."""
-
-    source: IntArray
-    target: IntArray
-    bytes: FloatArray
-    # First feature, and features, of each input of a concatenation, else zeros.
-    beside: IntArray
-    # Of each operator.
-    features: IntArray
-
-
-class _Split(NamedTuple):
-    """How operators are split and placed, as kernels take it."""
-
-    sample: IntArray
-    parameter: IntArray
-    slices_input: npt.NDArray[np.bool_]
-    slices_output: npt.NDArray[np.bool_]
-    offsets: IntArray
-    servers: IntArray
-
-
-class PortLoad(NamedTuple):
-    """What a strategy sends, told without its task graph.
-
-    ``tasks``: of the task graph; ``transfers``: those of them that are transfers. ``sent``:
-    bytes that each server sends, and receives as many, in transfers and in its part of
-    AllReduces, shape (servers,).
-    """
-
-    tasks: int
-    transfers: int
-    sent: FloatArray
+from parallelism.taskgraph import TaskGraph
 
 
 class TaskGraphBuilder:
@@ -128,7 +68,7 @@ class TaskGraphBuilder:
         self.batch = batch
         self.optimizer_states = optimizer_states
         self._lock = RLock()
-        self._records: dict[tuple[int, int], _Record] = {}
+        self._records: dict[tuple[int, int], Record] = {}
         self._part_times: dict[tuple[int, int, int, Mode], OperatorTime] = {}
         self._group_ids: dict[tuple[int, ...], int] = {}
         self._groups: list[tuple[int, ...]] = []
@@ -147,9 +87,9 @@ class TaskGraphBuilder:
             for index, op in enumerate(graph.operators)
             for source in sorted(set(op.inputs))
         ]
-        self._last: _Rows | None = None
+        self._last: Rows | None = None
         beside = [graph.inputs_side_by_side(index) for index in range(len(graph.operators))]
-        self._edges = _Edges(
+        self._edges = Edges(
             np.array([e[0] for e in edges], dtype=np.int64),
             np.array([e[1] for e in edges], dtype=np.int64),
             np.array([graph.output_bytes(e[0]) * batch for e in edges]),
@@ -198,7 +138,7 @@ class TaskGraphBuilder:
             self._part_times[key] = found
         return found
 
-    def _record(self, index: int, config: OperatorConfig) -> _Record:
+    def _record(self, index: int, config: OperatorConfig) -> Record:
         key = (index, id(config))
         record = self._records.get(key)
         if record is None:
@@ -208,7 +148,7 @@ class TaskGraphBuilder:
                 self._records[key] = record
         return record
 
-    def _new_record(self, index: int, config: OperatorConfig) -> _Record:
+    def _new_record(self, index: int, config: OperatorConfig) -> Record:
         op = self.graph.operators[index]
         times = self.part_time(index, config.sample, config.parameter, config.mode)
         gradient = self.graph.parameter_bytes(index) / config.parameter
@@ -220,7 +160,7 @@ class TaskGraphBuilder:
             if number == len(self._groups):
                 self._groups.append(group)
             ids.append(number)
-        return _Record(
+        return Record(
             config=config,
             splits=(
                 config.sample, config.parameter, int(config.mode.slices_input),
@@ -282,11 +222,11 @@ class TaskGraphBuilder:
         """
         rows = self._gather(strategy)
         return server_memory(
-            rows.splits, rows.offsets, rows.servers, rows.times[_MEMORY],
+            rows.splits, rows.offsets, rows.servers, rows.times[MEMORY],
             *self._edges, self.server.gpus, self.servers,
         )  # fmt: skip
 
-    def _gather(self, strategy: Strategy) -> _Rows:
+    def _gather(self, strategy: Strategy) -> Rows:
         """Return a strategy's records as arrays; only what differs from the last is looked up."""
         configs, last = strategy.configs, self._last
         if last is None or len(last.configs) != len(configs):
@@ -305,7 +245,7 @@ class TaskGraphBuilder:
                 times[:, index] = record.times
         offsets = np.zeros(len(configs) + 1, dtype=np.int64)
         np.cumsum(splits[SAMPLE] * splits[PARAMETER], out=offsets[1:])
-        rows = _Rows(
+        rows = Rows(
             configs, tuple(records), splits, times, offsets,
             np.concatenate([record.config.servers_array for record in records]),
         )  # fmt: skip
@@ -326,7 +266,7 @@ class TaskGraphBuilder:
             Seconds an iteration: forward and backward passes and updates of all its parts.
         """
         rows = self._gather(strategy)
-        each = rows.times[:_SECONDS].sum(axis=0)
+        each = rows.times[:SECONDS].sum(axis=0)
         busy = np.bincount(rows.servers, np.repeat(each, np.diff(rows.offsets)), self.servers)
         return busy.astype(np.float64, copy=False)
 
@@ -344,22 +284,22 @@ class TaskGraphBuilder:
         PortLoad
         """
         rows = self._gather(strategy)
-        transfers, sent = moved_bytes(*_split(rows), *self._edges, self.servers)
+        transfers, sent = moved_bytes(*rows.split, *self._edges, self.servers)
         groups, _, reduced = self._reductions(rows, packet_bytes)
         total = np.bincount(reduced.group, reduced.size, len(groups))
         for members, amount in zip(groups, total.tolist(), strict=True):
             sent[list(members)] += 2.0 * (len(members) - 1) / len(members) * amount
         parts = np.diff(rows.offsets)
-        updated = parts[rows.times[_UPDATE] > 0.0].sum()
+        updated = parts[rows.times[UPDATE] > 0.0].sum()
         return PortLoad(
             int(2 * parts.sum() + updated + reduced.group.size + transfers), transfers, sent
         )
 
-    def _reductions(self, rows: _Rows, packet_bytes: float) -> Reductions:
-        size, delay = rows.times[_GRADIENT : _GRADIENT + 2]
+    def _reductions(self, rows: Rows, packet_bytes: float) -> Reductions:
+        size, delay = rows.times[GRADIENT : GRADIENT + 2]
         numbers = np.concatenate([record.groups for record in rows.records])
         return reductions_of(
-            _split(rows).sample, _split(rows).parameter, size, delay, numbers, self._groups,
+            rows.splits[SAMPLE], rows.splits[PARAMETER], size, delay, numbers, self._groups,
             packet_bytes,
         )  # fmt: skip
 
@@ -387,10 +327,10 @@ class TaskGraphBuilder:
         """
         rows = self._gather(strategy)
         reduced = self._reductions(rows, packet_bytes)
-        forward, backward, update = rows.times[:_SECONDS]
+        forward, backward, update = rows.times[:SECONDS]
         base, place, group, synced, inside, own, shard = reduced.gradients
         arrays = build_tasks(
-            *_split(rows), forward, backward, update, base, place, group, synced, inside, own,
+            *rows.split, forward, backward, update, base, place, group, synced, inside, own,
             shard, *self._edges, self._is_sink,
         )  # fmt: skip
         kind, first, second, size, delay, operator, phase, part, succ_offsets, succ, pred = arrays
@@ -413,9 +353,3 @@ class TaskGraphBuilder:
             groups=reduced.groups,
             server_of_device=np.arange(self.servers, dtype=np.int64),
         )
-
-
-def _split(rows: _Rows) -> _Split:
-    splits = rows.splits
-    reads, writes = splits[SLICES_INPUT].astype(np.bool_), splits[SLICES_OUTPUT].astype(np.bool_)
-    return _Split(splits[SAMPLE], splits[PARAMETER], reads, writes, rows.offsets, rows.servers)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.builder import PortLoad, TaskGraphBuilder
+from parallelism.builder import TaskGraphBuilder
+from parallelism.builder_rows import PortLoad
 from parallelism.device import ComputeModel, Server
 from parallelism.iterations import accumulate
 from parallelism.optimizer import Optimizer

@@ -5,7 +5,7 @@ from typing import Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
-from parallelism.builder import PortLoad
+from parallelism.builder_rows import PortLoad
 from parallelism.family import Family
 from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
