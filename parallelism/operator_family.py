@@ -1,7 +1,7 @@
 """Models by operators, each split and placed by itself, as a family of parallelizations."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -55,6 +55,8 @@ class OperatorFamily:
     optimizer: str
     microbatches: int = 1
     packet_bytes: float = 0.0
+    # What was built last, which is often asked for again at once, with what was found of it.
+    _last: list[tuple[Strategy, TaskGraph]] = field(default_factory=list, init=False, repr=False)
 
     kind: ClassVar[str] = "operators"
     noun: ClassVar[str] = "strategy"
@@ -103,7 +105,12 @@ class OperatorFamily:
 
     def represented(self, strategy: Strategy) -> TaskGraph:
         """Return the task graph of one iteration."""
-        return self.build(strategy)
+        for known, tasks in self._last[:]:
+            if known is strategy:
+                return tasks
+        tasks = self.build(strategy)
+        self._last[:] = [(strategy, tasks)]
+        return tasks
 
     def port_load(self, strategy: Strategy) -> PortLoad:
         """Return what each server sends an iteration; see `TaskGraphBuilder.port_load`.

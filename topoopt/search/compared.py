@@ -196,8 +196,7 @@ def _score_again(
         rates = port_rates(fabric, problem.family.servers)
         if sent_seconds(problem.port_load(strategy).sent, *rates) > _NEAR * fastest:
             continue
-        # Of transfers no gradient is looked at.
-        if moves_too_often(problem.unfused.family.represented(strategy), fabric):
+        if moves_too_often(problem.family.represented(strategy), fabric):
             often.append((transfers, strategy))
         else:
             fastest = min(fastest, score(strategy, _NEAR * fastest))
