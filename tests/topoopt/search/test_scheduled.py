@@ -33,7 +33,7 @@ def searched(scheduling, steps=20):
 
 @pytest.mark.parametrize("scheduling", ["barrier", pytest.param("auto", marks=pytest.mark.slow)])
 def test_strategies_sought_with_a_schedule_are_no_slower_and_the_same_again(scheduling):
-    search, result = searched(scheduling)
+    search, result = searched(scheduling, steps=5)
     family = search.problem.family
     kept = schedule_pairs(family, result.others, scheduling)
     found = scheduled_search(search, result)
@@ -45,7 +45,9 @@ def test_strategies_sought_with_a_schedule_are_no_slower_and_the_same_again(sche
     assert simulate_schedule(found.pair.fabric, tasks, found.schedule).time == found.simulated.time
 
 
-@pytest.mark.parametrize(("steps", "moves"), [(0, False), (20, True)])
+@pytest.mark.parametrize(
+    ("steps", "moves"), [(0, False), pytest.param(20, True, marks=pytest.mark.slow)]
+)
 def test_a_search_of_no_steps_makes_no_moves_for_its_schedule(monkeypatch, steps, moves):
     search, result = searched("barrier", steps)
     made = []
