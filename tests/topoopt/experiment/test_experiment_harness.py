@@ -185,7 +185,7 @@ def test_killed_in_the_middle(script):
     assert script.kept() == 5 + 1
 
 
-@pytest.mark.parametrize("swallow", [{}, {"SWALLOW": "1"}])
+@pytest.mark.parametrize("swallow", [{}, pytest.param({"SWALLOW": "1"}, marks=pytest.mark.slow)])
 def test_interrupted_in_the_middle(script, swallow):
     process = script.start(HANG_AT="2", **swallow)
     script.wait_for("2x")
