@@ -87,6 +87,8 @@ def first_hour(tmp_path_factory):
 ALIKE = {"rel": 0.1}
 
 
+# By default the examples run with little effort only, below.
+@pytest.mark.slow
 @pytest.mark.parametrize(("block", "name"), [(0, "output"), (1, "layout")])
 def test_the_plans_print_what_the_readme_shows(first_hour, block, name):
     shown, printed = marked(name).splitlines(), first_hour[0][block].splitlines()
@@ -101,6 +103,7 @@ def test_the_plans_print_what_the_readme_shows(first_hour, block, name):
         assert quantities[0] == pytest.approx(quantities[1], **ALIKE), f"renew the README: {before}"
 
 
+@pytest.mark.slow
 def test_details_are_what_the_page_on_plans_shows(first_hour):
     plan = topoopt.load_plan(first_hour[1] / "plan.json")
     shown, printed = marked("output", DOCS["plans.md"]), plan.summary(details=True)
@@ -127,6 +130,7 @@ def test_details_are_what_the_page_on_plans_shows(first_hour):
     assert plan.baselines["fat-tree"].cost_usd == pytest.approx(54912)
 
 
+@pytest.mark.slow
 def test_the_picture_of_the_readme_is_that_of_its_plan(first_hour):
     drawn, shown = (
         (folder / "wiring.svg").read_text() for folder in (first_hour[1], ROOT / "docs")
@@ -359,13 +363,25 @@ LONG = ("compare.md", "job-file.md", "layout-plans.md", "pareto.md")
 )
 def test_examples_of_the_docs_run(name, small, monkeypatch, capsys):
     monkeypatch.chdir(small)
-    # What they print is not compared: a search of little effort prints as much.
+    with_little_effort("\n".join(EXAMPLES[name]), monkeypatch)
+    assert capsys.readouterr().out.strip() or name in SILENT
+
+
+def with_little_effort(program, monkeypatch):
+    """Run an example whose output is not compared: a search of little effort prints as much."""
     little = dataclasses.replace(EFFORTS["quick"], layouts=6)
     for effort in EFFORTS:
         monkeypatch.setitem(EFFORTS, effort, little)
-    program = compile("\n".join(EXAMPLES[name]), f"docs/{name}", "exec", dont_inherit=True)
-    exec(program, {"__name__": "__main__"})
-    assert capsys.readouterr().out.strip() or name in SILENT
+    exec(compile(program, "an example", "exec", dont_inherit=True), {"__name__": "__main__"})
+
+
+def test_the_examples_of_the_readme_run_on_a_few_servers(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    program = "\n".join(blocks(README, "python"))
+    fewer = re.sub(r"servers=\d+, degree=\d+", "servers=2, degree=2", program)
+    with_little_effort(fewer.replace("llama3-8b", "gpt2"), monkeypatch)
+    assert len(capsys.readouterr().out.splitlines()) == 12
+    assert (tmp_path / "plan.json").exists() and (tmp_path / "wiring.svg").exists()
 
 
 def test_the_example_of_the_package_runs():

@@ -37,13 +37,18 @@ def name_of(path):
 
 
 @functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
+@functools.cache
 def imports(path):
     """All imports of a module, those inside functions too: (module, imported name or None)."""
     return tuple(_imports(path))
 
 
 def _imports(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from ((alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -218,7 +223,7 @@ def executed_imports(name):
         for child in ast.iter_child_nodes(node):
             yield from below(child, inside)
 
-    return frozenset(below(ast.parse(SOURCES[name].read_text()), False))
+    return frozenset(below(parsed(SOURCES[name]), False))
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 >>> import topoopt as to
 >>> job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
 >>> cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
->>> plan = to.co_optimize(job, cluster, to.SearchOptions(steps=20))
+>>> plan = to.co_optimize(job, cluster, to.SearchOptions(effort="quick"))
 >>> plan.iteration_time_s >= plan.lower_bound_s
 True
 """

@@ -143,7 +143,7 @@ def rugged_score(seed):
     return score
 
 
-@pytest.mark.parametrize("servers", [1, 2, 3, 4])
+@pytest.mark.parametrize("servers", [1, 2, 3, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", range(5))
 def test_the_chain_finds_the_optimum_of_a_small_space(servers, seed):
     space = chain_space(servers, 2)

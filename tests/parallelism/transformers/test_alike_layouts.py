@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -17,20 +18,20 @@ from parallelism.transformers.links import links_of
 
 NEAR = replace(LATENT, name="near", window=SlidingWindow(128, (1, 3)))
 MODELS = [gpt(8, 1024, 16, 5000), MIXTRAL, LATENT, NEAR]
-LAYOUTS = [
-    enumerate_layouts(
-        model, 32, 8, 64, model.sequence, Choices(recompute=("none", "full", "modules"))
-    )
-    for model in MODELS
-]
 PLAIN = Implementation()
+
+
+@cache
+def layouts_of(which):
+    model, recompute = MODELS[which], ("none", "full", "modules")
+    return enumerate_layouts(model, 32, 8, 64, model.sequence, Choices(recompute=recompute))
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 3), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_layers_depend_on_nothing_that_is_left_out(which, number, layer):
     model = MODELS[which]
-    layout = LAYOUTS[which][number % len(LAYOUTS[which])]
+    layout = layouts_of(which)[number % len(layouts_of(which))]
     layer %= model.layers
     known = (model, layer, layout, PLAIN, None)
     assert costs.layer_costs(*known[:4]) == costs._layer_costs.__wrapped__(*known)
@@ -51,7 +52,7 @@ def test_layers_depend_on_nothing_that_is_left_out(which, number, layer):
 @given(st.integers(0, 3), st.integers(0, 10**6))
 def test_parts_depend_on_nothing_that_is_left_out(which, number):
     model = MODELS[which]
-    layout = LAYOUTS[which][number % len(LAYOUTS[which])]
+    layout = layouts_of(which)[number % len(layouts_of(which))]
     parts = stages.parts_of(model, layout)
     assert parts == stages._parts_of.__wrapped__(model, layout)
     weights = tuple(stages.part_weights(model, part, layout) for part in parts)

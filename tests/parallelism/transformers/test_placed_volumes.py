@@ -1,6 +1,7 @@
 """Bytes between servers of placed layouts, counted GPU by GPU from the formulas of each group."""
 
 from dataclasses import replace
+from functools import cache
 from itertools import product
 
 import pytest
@@ -67,13 +68,14 @@ MODELS = {
     # Of eight groups, so that tensor groups that span servers exchange heads, too.
     "groups of mamba": replace(ONE_PART, linear=replace(ONE_PART.linear, key_heads=8)),
 }
-LAYOUTS = {
-    name: enumerate_layouts(model, 16, GPUS, BATCH, model.sequence, ALL)
-    for name, model in MODELS.items()
-}
 Coordinates = tuple[int, int, int, int]
 # How often a buffer goes round the servers of a group.
 ROUNDS = {"allreduce": 2, "reducescatter": 1, "allgather": 1}
+
+
+@cache
+def layouts_of(name: str) -> list[Layout]:
+    return enumerate_layouts(MODELS[name], 16, GPUS, BATCH, MODELS[name].sequence, ALL)
 
 
 def server_of(layout: Layout, order: tuple[str, ...], at: Coordinates) -> int:
@@ -175,9 +177,9 @@ def expected_bytes(
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.sampled_from(sorted(LAYOUTS)), st.integers(0, 10**6), st.integers(0, 5))
+@given(st.sampled_from(sorted(MODELS)), st.integers(0, 10**6), st.integers(0, 5))
 def test_servers_send_what_their_gpus_do(name: str, which: int, turn: int) -> None:
-    model, layout = MODELS[name], LAYOUTS[name][which % len(LAYOUTS[name])]
+    model, layout = MODELS[name], layouts_of(name)[which % len(layouts_of(name))]
     order = axis_orders(layout)[turn % len(axis_orders(layout))]
     placement = Placement(layout, GPUS, order)
     loads = loads_of(model, placement, rates_of("h100"), SERVER)
@@ -195,8 +197,10 @@ def test_every_group_is_met() -> None:
     """The layouts above span servers with every kind of group."""
     for name, kinds in (("tied", "tensor context data pipeline"), ("latent experts", "expert")):
         for kind in kinds.split():
-            assert any(getattr(layout, kind) > 1 for layout in LAYOUTS[name])
-    assert any(layout.tensor > GPUS for layout in LAYOUTS["tied"])
-    assert any(layout.tensor > GPUS and layout.context > 1 for layout in LAYOUTS["groups of mamba"])
-    folded = [layout for layout in LAYOUTS["latent experts"] if layout.expert_tensor]
+            assert any(getattr(layout, kind) > 1 for layout in layouts_of(name))
+    assert any(layout.tensor > GPUS for layout in layouts_of("tied"))
+    assert any(
+        layout.tensor > GPUS and layout.context > 1 for layout in layouts_of("groups of mamba")
+    )
+    folded = [layout for layout in layouts_of("latent experts") if layout.expert_tensor]
     assert any(layout.expert > layout.data * layout.context for layout in folded)

@@ -173,6 +173,7 @@ def test_what_is_unknown_or_wrong_is_refused(call, words: str) -> None:
     assert words in str(error.value)
 
 
+@pytest.mark.slow  # lint-imports sees cycles
 def test_rooms_that_need_each_other_may_be_imported_in_any_order() -> None:
     program = """
 import importlib, pkgutil, sys, parallelism.importers, parallelism.models, parallelism.transformers

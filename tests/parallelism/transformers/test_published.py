@@ -25,7 +25,10 @@ def test_published_layouts_fill_the_gpus_that_they_were_run_on(name, gpus, batch
     assert all(layout.gpus == gpus for layout in found)
 
 
-@pytest.mark.parametrize(("name", "gpus", "batch", "count"), CASES)
+@pytest.mark.parametrize(
+    ("name", "gpus", "batch", "count"),
+    [*CASES[:2], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[2:])],
+)
 def test_only_recomputation_by_modules_is_not_enumerated(name, gpus, batch, count):
     model = load_transformer(name)
     usual = set(enumerate_layouts(model, gpus, 8, batch, model.sequence))

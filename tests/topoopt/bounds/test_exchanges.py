@@ -1,6 +1,7 @@
 """Bounds of layouts of experts and heads: what exchange costs under every placement."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -37,10 +38,20 @@ JOB = to.Job(
 )  # fmt: skip
 PLAIN = JOB.family(8)
 FAMILIES = [PLAIN, replace(PLAIN, implementation=get_stack("megatron-moe"))]
-LAYOUTS = [[x for x in family.layouts() if x.expert_ranks > 1] for family in FAMILIES]
 
 HYBRIDS = [replace(JOB, model=model).family(8) for model in (HYBRID, ONE_PART)]
-HEADS = [[x for x in family.layouts() if x.context > 1] for family in HYBRIDS]
+
+
+@cache
+def spread(which):
+    """Layouts of a family whose experts are on several ranks; listed when first asked for."""
+    return [x for x in FAMILIES[which].layouts() if x.expert_ranks > 1]
+
+
+@cache
+def in_context(which):
+    """Layouts of a hybrid model whose context is on several ranks."""
+    return [x for x in HYBRIDS[which].layouts() if x.context > 1]
 
 
 def placed_time(family, layout, number, turn, switched):
@@ -62,7 +73,7 @@ def placed_time(family, layout, number, turn, switched):
 @given(st.integers(0, 1), st.integers(0, 10**6), st.integers(0, 5), st.booleans())
 def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -> None:
     family = FAMILIES[which]
-    layout = LAYOUTS[which][number % len(LAYOUTS[which])]
+    layout = spread(which)[number % len(spread(which))]
     placement, time = placed_time(family, layout, number, turn, switched)
     wirings = wirings_of(family, CLUSTER)
     bound = layout_bound(family, wirings, layout)
@@ -80,7 +91,7 @@ def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -
 @given(st.integers(0, 1), st.integers(0, 10**6), st.integers(0, 5), st.booleans())
 def test_no_placement_or_fabric_beats_the_bound_of_heads(which, number, turn, switched) -> None:
     family = HYBRIDS[which]
-    layout = HEADS[which][number % len(HEADS[which])]
+    layout = in_context(which)[number % len(in_context(which))]
     placement, time = placed_time(family, layout, number, turn, switched)
     wirings = wirings_of(family, CLUSTER)
     placed = placement_bound(family, wirings, placement)
@@ -94,7 +105,7 @@ def test_no_placement_or_fabric_beats_the_bound_of_heads(which, number, turn, sw
 def test_waiting_for_heads_is_in_the_bound_of_a_placement() -> None:
     wirings = wirings_of(HYBRIDS[1], CLUSTER)
     instant = replace(wirings, bandwidth=1e18)
-    layout = next(x for x in HEADS[1] if (x.tensor, x.context, x.pipeline) == (4, 2, 1))
+    layout = next(x for x in in_context(1) if (x.tensor, x.context, x.pipeline) == (4, 2, 1))
     (placement, *_) = HYBRIDS[1].placements(layout)
     slow, fast = (placement_bound(HYBRIDS[1], each, placement) for each in (wirings, instant))
     # Of what the rank of a server has for both, half comes from the other, at each pass.
@@ -106,7 +117,7 @@ def test_waiting_for_heads_is_in_the_bound_of_a_placement() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 5))
 def test_crossings_are_those_counted_rank_by_rank(number, turn) -> None:
-    layout = LAYOUTS[0][number % len(LAYOUTS[0])]
+    layout = spread(0)[number % len(spread(0))]
     placements = PLAIN.placements(layout)
     placement = placements[turn % len(placements)]
     homes = placement.expert_groups() // placement.ranks_per_server
@@ -125,7 +136,7 @@ def test_crossings_are_those_counted_rank_by_rank(number, turn) -> None:
 
 
 def test_tokens_over_ports_are_counted_pair_by_pair() -> None:
-    layout = max(LAYOUTS[0], key=lambda x: (x.expert_ranks, x.pipeline, x.data))
+    layout = max(spread(0), key=lambda x: (x.expert_ranks, x.pipeline, x.data))
     wirings = wirings_of(PLAIN, CLUSTER)
     schedule = schedule_of(layout, PLAIN.batch)
     for placement in PLAIN.placements(layout):
@@ -151,7 +162,7 @@ def test_tokens_over_ports_are_counted_pair_by_pair() -> None:
 
 def test_the_bound_counts_more_than_instant_messages() -> None:
     wirings = wirings_of(PLAIN, CLUSTER)
-    wide = [x for x in LAYOUTS[0] if x.expert_ranks > 4 and x.tensor == 1]
+    wide = [x for x in spread(0) if x.expert_ranks > 4 and x.tensor == 1]
     assert wide
     for layout in wide[:6]:
         schedule = schedule_of(layout, PLAIN.batch)
@@ -164,7 +175,7 @@ def test_the_bound_counts_more_than_instant_messages() -> None:
 
 def test_each_placement_is_bounded_by_all_that_is_known_of_it() -> None:
     wirings = wirings_of(PLAIN, CLUSTER)
-    wide = [x for x in LAYOUTS[0] if x.expert_ranks > 4 and x.tensor == 1]
+    wide = [x for x in spread(0) if x.expert_ranks > 4 and x.tensor == 1]
     layout = next(x for x in wide if (x.pipeline, x.context, x.microbatch) == (4, 2, 8))
     loose = layout_bound(PLAIN, wirings, layout)
     apart = [
@@ -177,7 +188,7 @@ def test_each_placement_is_bounded_by_all_that_is_known_of_it() -> None:
 
 
 def test_a_family_with_other_software_builds_a_graph_of_its_own() -> None:
-    for layout in LAYOUTS[0]:
+    for layout in spread(0):
         for placement in PLAIN.placements(layout)[:1]:
             mine = PLAIN.build(placement)
             other = replace(PLAIN, implementation=get_stack("megatron-moe"))

@@ -135,13 +135,13 @@ JOBS = [
                          (replace(gpt(4, 256, 4, 500), parallel=True), "megatron-core"))
 ]  # fmt: skip
 FAMILIES = [job.family(4) for job in JOBS]
-LAYOUTS = [family.layouts() for family in FAMILIES]
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 4), st.integers(0, 10**6), st.integers(0, 10**6), st.booleans())
 def test_no_order_of_messages_beats_a_layout_s_bounds(which, number, turn, slow) -> None:
-    family, layouts = FAMILIES[which], LAYOUTS[which]
+    family = FAMILIES[which]
+    layouts = family.layouts()
     layout = layouts[number % len(layouts)]
     placements = family.placements(layout)
     placement = placements[turn % len(placements)]
@@ -162,17 +162,23 @@ def test_no_order_of_messages_beats_a_layout_s_bounds(which, number, turn, slow)
         assert 0.0 < bound.seconds <= least
 
 
-@pytest.mark.parametrize("which", range(len(FAMILIES)))
+a_dense_and_a_mixed_model = pytest.mark.parametrize(
+    "which", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 4)), 3]
+)
+
+
+@a_dense_and_a_mixed_model
 def test_the_layouts_that_are_drawn_have_messages_between_servers(which) -> None:
-    schedules = {layout.schedule for layout in LAYOUTS[which]}
+    schedules = {layout.schedule for layout in FAMILIES[which].layouts()}
     assert {"gpipe", "1f1b", "zero-bubble", "zero-bubble-v"} <= schedules
     some = [
-        FAMILIES[which].build(FAMILIES[which].placements(layout)[0]) for layout in LAYOUTS[which]
+        FAMILIES[which].build(FAMILIES[which].placements(layout)[0])
+        for layout in FAMILIES[which].layouts()
     ]
     assert max((tasks.kind == TaskKind.TRANSFER).sum() for tasks in some) > 4
 
 
-@pytest.mark.parametrize("which", range(len(FAMILIES)))
+@a_dense_and_a_mixed_model
 def test_the_bound_over_all_layouts_counts_what_servers_send(monkeypatch, which) -> None:
     """Also of the layouts for whose task graphs no work is left."""
     family, wirings = FAMILIES[which], wirings_of(FAMILIES[which], CLUSTERS[1])

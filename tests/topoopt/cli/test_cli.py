@@ -151,6 +151,10 @@ def test_a_reader_that_stops_early_is_no_error(workplace):
     assert done.stdout.startswith("model ") and "Traceback" not in done.stderr
 
 
+def slow(*words):
+    return pytest.param(words, marks=pytest.mark.slow)
+
+
 def said_to(stdout, *words, **environment):
     """Run the console script with standard output of one's own; return status and errors."""
     script = "import sys; from topoopt.cli import main; sys.argv[0] = 'topoopt'; main()"
@@ -162,7 +166,7 @@ def said_to(stdout, *words, **environment):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is full")
-@pytest.mark.parametrize("words", [("models",), ("topology", "list", "--json"), ("--version",)])
+@pytest.mark.parametrize("words", [("models",), slow("topology", "list", "--json"), ("--version",)])
 def test_a_full_disk_is_one_sentence(words):
     with Path("/dev/full").open("w") as full:
         status, errors = said_to(full, *words)

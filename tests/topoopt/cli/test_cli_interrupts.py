@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from cli_runs import FAST
+from cli_runs import CLUSTER, FAST
 from small_plans import shared_plan, small_dlrm
 
 import topoopt as to
@@ -23,8 +23,8 @@ def test_interrupting_from_the_keyboard_leaves_the_best_plan(workplace, tmp_path
     program = "from topoopt.cli import main; main()"
     path = tmp_path / "plan.json"
     running = subprocess.Popen(
-        [sys.executable, "-c", program, "plan", "dlrm-16", "--servers", "4", "--degree", "2",
-         "--bandwidth", "100Gbps", "--seconds", "100", "-o", str(path)],
+        [sys.executable, "-c", program, "plan", str(workplace[0] / "small.yaml"), *CLUSTER,
+         "--seconds", "100", "--effort", "quick", "-o", str(path)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert running.stderr is not None

@@ -14,6 +14,10 @@ from topoopt.cli.app import app
 PANELS = ("Plan", "Look closer", "Networks", "Experiments")
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def run(*arguments):
     return CliRunner().invoke(app, list(arguments), prog_name="topoopt")
 
@@ -49,7 +53,9 @@ def test_every_option_of_every_command_is_explained():
             assert parameter.help, f"{command.name} {parameter.name}"
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["plan", "--help"], ["--version"]])
+@pytest.mark.parametrize(
+    "arguments", [slow([]), slow(["--help"]), ["plan", "--help"], ["--version"]]
+)
 def test_help_starts_without_the_heavy_libraries(arguments):
     program = (
         "import sys\n"
@@ -74,9 +80,9 @@ def test_the_package_runs_as_a_module():
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("topoopt pla", {"plan"}),
+        slow("topoopt pla", {"plan"}),
         ("topoopt plan llama3-7", {"llama3-70b"}),
-        ("topoopt compare dlrm-1", {"dlrm-16"}),
+        slow("topoopt compare dlrm-1", {"dlrm-16"}),
     ],
 )
 def test_the_shell_completes_commands_and_models(words, found):

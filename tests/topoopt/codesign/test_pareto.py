@@ -128,9 +128,9 @@ def test_one_server_costs_in_a_grid_what_its_plan_says():
 def test_dominated_designs_cannot_be_faster():
     # Compute decides: ports and bandwidth hardly matter, so the bounds rule designs out.
     job = to.Job(to.models.get_model("vgg16-16"))
-    grid = Grid((2,), (1, 2), ("100Gbps", "200Gbps"))
+    grid = Grid((2,), (1, 2), ("100Gbps",))
     pruned = explore(job, grid, NONE, least_gain=0.01)
-    assert [d.state for d in pruned.designs].count("dominated") == 3
+    assert [d.state for d in pruned.designs].count("dominated") == 1
     whole = explore(job, grid, NONE, prune=False)
     best = pruned.frontier[0].time_per_sample_s
     for design in whole.designs:
@@ -227,7 +227,7 @@ def test_the_command(capsys, tmp_path, monkeypatch):
     from topoopt.cli import main
 
     folder = tmp_path / "plans"  # made by the command
-    model = ["dlrm-16", "--servers", "2", "--degree", "1..2", "--bandwidth", "40Gbps,100Gbps"]
+    model = ["dlrm-16", "--servers", "2", "--degree", "1..2", "--bandwidth", "40Gbps"]
     monkeypatch.setattr(
         "sys.argv",
         [
@@ -248,7 +248,7 @@ def test_the_command(capsys, tmp_path, monkeypatch):
         main()
     assert not ended.value.code
     told = json.loads(capsys.readouterr().out)
-    assert len(told["designs"]) == 4
+    assert len(told["designs"]) == 2
     planned = [d for d in told["designs"] if d["state"] == "planned"]
     assert len(list(folder.glob("*.json"))) == len(planned)
     plan = to.load_plan(folder / "2-servers-1x40Gbps.json")

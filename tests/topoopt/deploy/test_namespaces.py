@@ -101,7 +101,7 @@ def check_in_namespaces(folder, count):
     try:
         while len(list(Path("/run/netns").glob(f"topoopt-{child.pid}-*"))) < count:
             assert child.poll() is None, child.communicate()
-            time.sleep(0.001)
+            time.sleep(0.01)
         child.send_signal(signal.SIGSTOP)
         yield child
     finally:

@@ -273,7 +273,7 @@ def test_the_bound_over_everything_holds_for_what_a_search_finds(schedule, numbe
     assert bounds.everything.seconds <= scheduled.time
 
 
-@pytest.mark.parametrize("scheduling", ["barrier", "auto"])
+@pytest.mark.parametrize("scheduling", ["barrier", pytest.param("auto", marks=pytest.mark.slow)])
 def test_a_plan_with_a_schedule_is_verified(scheduling):
     plain = solve(small_dlrm(), 4, confirm="none")
     plan = solve(small_dlrm(), 4, schedule=scheduling)

@@ -61,8 +61,17 @@ def delays(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:
     return rng.uniform(0.0, 1.0, count)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e3, 1e9])
-@pytest.mark.parametrize("kind", ["scattered", "ties", "wide", "bursts"])
+KINDS, SCALES = ("scattered", "ties", "wide", "bursts"), (1e9, 1e-6, 1.0, 1e3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "scale"),
+    [
+        pytest.param(kind, scale, marks=pytest.mark.slow if i != j else ())
+        for i, kind in enumerate(KINDS)
+        for j, scale in enumerate(SCALES)
+    ],
+)
 def test_events_come_in_the_order_of_a_heap(kind: str, scale: float) -> None:
     rng = np.random.default_rng(7)
     count, events = 300, 60_000  # of which the width of buckets is looked at seven times

@@ -219,7 +219,9 @@ def test_a_slow_link_in_the_middle_sets_the_pace() -> None:
     assert found.finish[0] == pytest.approx(whole, rel=1e-9)
 
 
-@pytest.mark.parametrize(("train", "packets"), [(1, 60_000), (32, 150_000)])
+@pytest.mark.parametrize(
+    ("train", "packets"), [pytest.param(1, 60_000, marks=pytest.mark.slow), (32, 150_000)]
+)
 def test_windows_of_more_trains_than_the_first_table_holds(train: int, packets: int) -> None:
     """Over 10 ms slow start opens the window to ten thousand packets and more, unmarked."""
     rate, latency = 12.5e9, 5e-3

@@ -136,7 +136,6 @@ JOB = to.Job(
     choices=Choices(context=(1, 2), microbatch=(1, 2), zero=(0, 1, 3), recompute=("none",)),
 )  # fmt: skip
 FAMILY = JOB.family(4)
-LAYOUTS = FAMILY.layouts()
 
 
 def by_hand(tasks, task, ports):
@@ -169,7 +168,8 @@ def by_hand(tasks, task, ports):
 @settings(max_examples=12, deadline=None)
 @given(st.integers(0, 10**6), st.integers(0, 5), st.sampled_from([rail_only, rail_optimised]))
 def test_layouts_take_the_ports_of_their_ranks_and_no_bound_is_beaten(number, turn, build):
-    layout = LAYOUTS[number % len(LAYOUTS)]
+    layouts = FAMILY.layouts()
+    layout = layouts[number % len(layouts)]
     orders = axis_orders(layout)
     tasks = FAMILY.build(Placement(layout, 4, orders[turn % len(orders)]))
     fabric = rails(4, 4, 2, build)
@@ -195,7 +195,7 @@ def test_a_server_that_is_one_device_has_its_ports_pooled():
 
 def test_what_takes_too_much_work_is_bounded_from_below():
     problem = Problem(FAMILY, to.Cluster(4, 4, 8e9), to.SearchOptions(), 0)
-    placement = Placement(next(one for one in LAYOUTS if one.data == 16), 4)
+    placement = Placement(next(one for one in FAMILY.layouts() if one.data == 16), 4)
     schedule = schedule_of(placement.layout, FAMILY.batch)
     tasks = FAMILY.build(placement)
     few = reduced_tasks(placement, schedule, FAMILY.loads(placement))

@@ -73,8 +73,18 @@ def check_links(fabric, tasks, carried):
         assert wanted[link] * (1 - 5e-5) - messages <= sent <= wanted[link] + 8936.0 * messages
 
 
-@pytest.mark.parametrize("steps", [(1,), (1, 3), (1, 2, 4)])
-@pytest.mark.parametrize("kind", [ALLREDUCE, TaskKind.REDUCE_SCATTER, TaskKind.ALL_GATHER])
+KINDS = (ALLREDUCE, TaskKind.REDUCE_SCATTER, TaskKind.ALL_GATHER)
+STEPS = ((1,), (1, 3), (1, 2, 4))
+
+
+@pytest.mark.parametrize(
+    ("steps", "kind"),
+    [
+        pytest.param(steps, kind, marks=pytest.mark.slow if i != j else ())
+        for i, steps in enumerate(STEPS)
+        for j, kind in enumerate(KINDS)
+    ],
+)
 def test_a_collective_alone_takes_our_time(steps, kind):
     group = tuple(range(9))
     network = circulant(9, steps)

@@ -68,8 +68,10 @@ def as_good(document, changed, path):
     return one[end] == other[end] and set(pairwise(other)) <= links
 
 
+@pytest.mark.parametrize("most", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("collective", COLLECTIVES)
-def test_schedules_pass_and_changed_ones_do_not(collective, tmp_path) -> None:
+def test_schedules_pass_and_changed_ones_do_not(collective, most, tmp_path) -> None:
+    """Of each kind of change of each field so many."""
     names = []
     for document in written(collective, tmp_path / "schedule.json"):
         check_schedule(document)
@@ -83,7 +85,7 @@ def test_schedules_pass_and_changed_ones_do_not(collective, tmp_path) -> None:
             for kind, after in changes(value):
                 tried[field, len(path), kind] += 1
                 changed = replaced(document, path, after)
-                if tried[field, len(path), kind] > 2 or same(document, changed):
+                if tried[field, len(path), kind] > most or same(document, changed):
                     continue
                 try:
                     check_schedule(changed)

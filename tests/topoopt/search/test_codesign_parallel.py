@@ -39,11 +39,11 @@ def outcome(result):
 
 def test_threads_do_not_change_the_result(monkeypatch):
     assert steps.THREADED_FROM <= 36
-    side_by_side = outcome(run(search(), Budget(steps=40)))
+    side_by_side = outcome(run(search(), Budget(steps=20)))
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    one_worker = outcome(run(search(), Budget(steps=40)))
+    one_worker = outcome(run(search(), Budget(steps=20)))
     monkeypatch.setattr(steps, "THREADED_FROM", 10**9)
-    in_sequence = outcome(run(search(), Budget(steps=40)))
+    in_sequence = outcome(run(search(), Budget(steps=20)))
     assert side_by_side == one_worker
     # In sequence wirings know another limit, and so give up after other work.
     assert in_sequence[:-1] == one_worker[:-1]

@@ -92,7 +92,7 @@ def test_copies_are_given_up_only_where_the_mean_is_above_the_limit(found, place
         assert hopeless or whole.mean > share * whole.mean
 
 
-def test_a_plan_records_what_the_trains_say(plan, question):
+def test_a_plan_records_what_the_trains_say(plan):
     assert plan.packet_model == "packet-3"
     assert plan.search.counts["candidates"] > 1
     rebuilt = rebuild(plan)
@@ -102,8 +102,6 @@ def test_a_plan_records_what_the_trains_say(plan, question):
     assert plan.iteration_time_s == score(rebuilt.fabric, tasks)
     assert "\npacket time " in plan.summary(details=True)
     assert verify_plan(plan).ok
-    again = to.co_optimize(*question, seed=1, baselines=(), options=FEW)
-    assert again == plan
 
 
 def test_schedules_that_packets_do_not_know_have_no_packet_time():

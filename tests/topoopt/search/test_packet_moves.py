@@ -86,7 +86,7 @@ def test_a_search_by_yielding_scores_ends_with_fluid_times(search):
     assert len(times) > 1 and times[0] <= 1.01 * min(times)
 
 
-@pytest.mark.parametrize("stage", ["start", "search"])
+@pytest.mark.parametrize("stage", [pytest.param("start", marks=pytest.mark.slow), "search"])
 def test_a_plan_that_was_interrupted_before_the_trains_verifies(stage):
     """Its times are fluid ones, as of any plan."""
 

@@ -31,7 +31,8 @@ def searched(scheduling, steps=20):
     return search, run(search, Budget(steps=steps))
 
 
-@pytest.mark.parametrize("scheduling", ["barrier", pytest.param("auto", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheduling", ["barrier", "auto"])
 def test_strategies_sought_with_a_schedule_are_no_slower_and_the_same_again(scheduling):
     search, result = searched(scheduling)
     family = search.problem.family
@@ -41,17 +42,27 @@ def test_strategies_sought_with_a_schedule_are_no_slower_and_the_same_again(sche
     assert found.tried > kept.tried
     again = scheduled_search(search, result)
     assert again.pair.strategy == found.pair.strategy and again.schedule == found.schedule
+    assert simulated_again(family, found) == found.simulated.time
+
+
+def simulated_again(family, found):
     tasks = family.microbatched(found.pair.strategy, found.schedule.microbatches)
-    assert simulate_schedule(found.pair.fabric, tasks, found.schedule).time == found.simulated.time
+    return simulate_schedule(found.pair.fabric, tasks, found.schedule).time
 
 
-@pytest.mark.parametrize(("steps", "moves"), [(0, False), (20, True)])
+@pytest.mark.parametrize(
+    ("steps", "moves"), [(0, False), pytest.param(20, True, marks=pytest.mark.slow)]
+)
 def test_a_search_of_no_steps_makes_no_moves_for_its_schedule(monkeypatch, steps, moves):
     search, result = searched("barrier", steps)
     made = []
     step = LocalSearch.step
     monkeypatch.setattr(LocalSearch, "step", lambda *given: made.append(1) or step(*given))
     found = scheduled_search(search, result)
+    family = search.problem.family
+    kept = schedule_pairs(family, result.others, "barrier")
+    assert found.simulated.time <= kept.simulated.time and found.tried > kept.tried
+    assert simulated_again(family, found) == found.simulated.time
     assert bool(made) is moves
     assert moves or found.pair.origin != "search"
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -37,18 +38,32 @@ def as_printed(shown: str, value: float) -> bool:
     return abs(float(number) - value) <= 0.5001 * 10.0**-digits
 
 
+# Rows are of parts of the same runs.
+@cache
+def runs_of_the_file():
+    return validate_runs(RUNS).runs
+
+
+@cache
+def runs_of_the_program():
+    return [(run, run_case(run)) for run in read_runs("published")]
+
+
+@cache
+def cases():
+    return validate_llm().cases
+
+
 def of_file(stack: str | None = None):
     if not RUNS.is_file():
         pytest.skip("the file of 31 runs is not here")
-    return [
-        abs(run.error) for run in validate_runs(RUNS).runs if stack is None or run.stack == stack
-    ]
+    return [abs(run.error) for run in runs_of_the_file() if stack is None or run.stack == stack]
 
 
 def of_program(keep, *, hybrid=False):
     return [
-        abs(run_case(run).error)
-        for run in read_runs("published")
+        abs(case.error)
+        for run, case in runs_of_the_program()
         if (run.model.linear is not None) == hybrid
         and keep(run, run.role == "fitted", run.implementation.precision == "fp8",
                 run.model.experts is not None)
@@ -58,7 +73,7 @@ def of_program(keep, *, hybrid=False):
 def of_cases(quantity, *roles, name=""):
     return [
         abs(case.error)
-        for case in validate_llm().cases
+        for case in cases()
         if case.quantity == quantity and case.role in roles and re.match(name, case.name)
     ]
 

@@ -54,6 +54,10 @@ from topoopt.topology.totient import ring_order, ring_step
 from topoopt.topology.zoo.registry import build_fabric
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def check_group(group: FiniteGroup) -> None:
     table, n = group.table, group.order
     everyone = np.arange(n)
@@ -89,7 +93,7 @@ def test_every_table_is_a_group(order: int) -> None:
         assert len(groups) == known[order]
 
 
-@pytest.mark.parametrize("order", [2, 12, 27, 32, 36, 40, 54, 64, 90, 128])
+@pytest.mark.parametrize("order", [2, 12, 27, 32, 36, 40, 54, slow(64), 90, slow(128)])
 def test_what_is_known_of_an_extension_without_its_table(order: int) -> None:
     for known in _extensions(order):
         group = known.group()
@@ -250,8 +254,8 @@ def test_cayley_graphs_keep_their_promises(
 
 @pytest.mark.parametrize(
     ("n", "degree", "both_ways"),
-    [(16, 4, False), (64, 4, False), (128, 4, False), (32, 8, False), (128, 8, True),
-     (64, 6, True), (64, 3, True), (16, 3, True)],
+    [(16, 4, False), slow(64, 4, False), slow(128, 4, False), (32, 8, False),
+     slow(128, 8, True), slow(64, 6, True), (64, 3, True), (16, 3, True)],
 )  # fmt: skip
 def test_they_are_shorter_than_circulants(n: int, degree: int, both_ways: bool) -> None:
     graph = select_cayley(n, degree, bidirectional=both_ways)
@@ -264,7 +268,7 @@ def test_they_are_shorter_than_circulants(n: int, degree: int, both_ways: bool) 
     assert graph.diameter <= plain.diameter
 
 
-@pytest.mark.parametrize(("degree", "both_ways"), [(6, False), (8, False), (8, True)])
+@pytest.mark.parametrize(("degree", "both_ways"), [(6, False), slow(8, False), (8, True)])
 def test_of_sets_with_equal_paths_one_that_loads_links_alike_is_taken(degree, both_ways) -> None:
     graph = select_cayley(16, degree, bidirectional=both_ways)
     rings = [pair for ring in graph.rings for pair in pairwise((*ring, ring[0]))]

@@ -16,9 +16,18 @@ from topoopt.problem.routing import Routing
 from topoopt.topology.choosing import RingChooser
 from topoopt.topology.finder import find_topology
 
+some_of_both = pytest.mark.parametrize(
+    ("ports", "routing"),
+    [
+        ("directed", Routing.ECMP),
+        pytest.param("directed", Routing.K_SHORTEST, marks=pytest.mark.slow),
+        pytest.param("bidirectional", Routing.ECMP, marks=pytest.mark.slow),
+        ("bidirectional", Routing.K_SHORTEST),
+    ],
+)
 
-@pytest.mark.parametrize("routing", [Routing.ECMP, Routing.K_SHORTEST])
-@pytest.mark.parametrize("ports", ["directed", "bidirectional"])
+
+@some_of_both
 def test_a_seated_plan_verifies(
     ports: str, routing: Routing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -53,8 +62,7 @@ def test_a_seated_plan_verifies(
         assert any("another step" in failure for failure in broken.failures)
 
 
-@pytest.mark.parametrize("routing", [Routing.ECMP, Routing.K_SHORTEST])
-@pytest.mark.parametrize("ports", ["directed", "bidirectional"])
+@some_of_both
 def test_a_plan_of_cayley_rings_verifies(
     ports: str, routing: Routing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

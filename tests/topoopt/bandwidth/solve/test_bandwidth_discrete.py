@@ -70,7 +70,9 @@ def enumerate_all(problem, rates):
     return best
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize(
+    "block", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in range(2, 6))]
+)
 def test_random_cases_equal_enumeration(block):
     for seed in range(60 * block, 60 * (block + 1)):
         problem, rates = random_case(seed)
