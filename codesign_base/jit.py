@@ -181,7 +181,7 @@ def _compiled(function: _F, **options: bool) -> _F:
         before = config.CACHE_DIR
         config.CACHE_DIR = str(_kernel_directory())
         try:
-            compiled = njit(cache=True, nogil=True, **options)(function)
+            compiled = njit(cache=True, nogil=True, error_model="numpy", **options)(function)
         finally:
             config.CACHE_DIR = before
     _type_by_kind(compiled)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
+from weakref import ref
 
 import numpy as np
 
@@ -55,8 +56,10 @@ class OperatorFamily:
     optimizer: str
     microbatches: int = 1
     packet_bytes: float = 0.0
-    # What was built last, which is often asked for again at once, with what was found of it.
-    _last: list[tuple[Strategy, TaskGraph]] = field(default_factory=list, init=False, repr=False)
+    # What was built last, as long as anyone has it: it is often asked for again meanwhile.
+    _last: list[tuple[Strategy, ref[TaskGraph]]] = field(
+        default_factory=list, init=False, repr=False
+    )
 
     kind: ClassVar[str] = "operators"
     noun: ClassVar[str] = "strategy"
@@ -105,11 +108,12 @@ class OperatorFamily:
 
     def represented(self, strategy: Strategy) -> TaskGraph:
         """Return the task graph of one iteration."""
-        for known, tasks in self._last[:]:
-            if known is strategy:
-                return tasks
+        for known, last in self._last[:]:
+            found = last() if known is strategy else None
+            if found is not None:
+                return found
         tasks = self.build(strategy)
-        self._last[:] = [(strategy, tasks)]
+        self._last[:] = [(strategy, ref(tasks))]
         return tasks
 
     def port_load(self, strategy: Strategy) -> PortLoad:

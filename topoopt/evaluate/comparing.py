@@ -7,7 +7,7 @@ from parallelism.family import Family, P
 from parallelism.operator_family import OperatorFamily
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.schedule_search import fused_schedules
-from topoopt.evaluate.scoring import SEARCH_TOLERANCE, Scorer, moves_too_often
+from topoopt.evaluate.scoring import MOST_MOVES, SEARCH_TOLERANCE, Scorer, moves_too_often
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.reconfigurable import AnyFabric
@@ -22,11 +22,12 @@ def compared_scorer(
 
     Exactly, unless on many servers it has too many transfers that stand for themselves: then near.
     """
-    near = (
-        problem.spares
-        and isinstance(fabric, Fabric)
-        and moves_too_often(problem.family.represented(parallelization), fabric)
-    )
+    near = False
+    if problem.spares and isinstance(fabric, Fabric):
+        transfers = problem.port_load(parallelization).transfers
+        near = transfers > MOST_MOVES * problem.family.servers and moves_too_often(
+            problem.family.represented(parallelization), fabric
+        )
     tolerance = SEARCH_TOLERANCE if near else 0.0
     return Scorer(problem, fabric, tolerance, problem.baseline_work)
 

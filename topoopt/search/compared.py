@@ -196,7 +196,8 @@ def _score_again(
         rates = port_rates(fabric, problem.family.servers)
         if sent_seconds(problem.port_load(strategy).sent, *rates) > _NEAR * fastest:
             continue
-        if moves_too_often(problem.family.represented(strategy), fabric):
+        tasks = problem.family.represented(strategy)  # kept while it is scored
+        if moves_too_often(tasks, fabric):
             often.append((transfers, strategy))
         else:
             fastest = min(fastest, score(strategy, _NEAR * fastest))
