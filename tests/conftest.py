@@ -15,7 +15,7 @@ settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 # Of the random cases that a test names (examples of hypothesis, or values of a parameter `seed`)
 # the default suite draws so many; runs of slow tests draw all of them.
-SHARE, LEAST = 1 / 4, 4
+SHARE, LEAST = 1 / 4, 2
 
 # The options of all commands are read from their functions: that takes longer than most commands.
 _command = functools.cache(typer.main.get_command)

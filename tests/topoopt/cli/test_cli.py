@@ -166,7 +166,9 @@ def said_to(stdout, *words, **environment):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is full")
-@pytest.mark.parametrize("words", [("models",), slow("topology", "list", "--json"), ("--version",)])
+@pytest.mark.parametrize(
+    "words", [slow("models"), slow("topology", "list", "--json"), ("--version",)]
+)
 def test_a_full_disk_is_one_sentence(words):
     with Path("/dev/full").open("w") as full:
         status, errors = said_to(full, *words)

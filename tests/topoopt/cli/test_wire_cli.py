@@ -31,7 +31,7 @@ def names(directory):
     return sorted(path.name for path in directory.iterdir())
 
 
-@pytest.mark.parametrize("plan", ["operators", "layouts"])
+@pytest.mark.parametrize("plan", ["operators", pytest.param("layouts", marks=pytest.mark.slow)])
 def test_traces_of_a_plan_are_wired_and_simulated(plans, tmp_path, plan):
     source = plans / f"{plan}.json"
     traces, wired = tmp_path / "traces", tmp_path / "wired.fbuf"
@@ -55,8 +55,6 @@ def test_traces_of_a_plan_are_wired_and_simulated(plans, tmp_path, plan):
     assert again.exit_code == 0, again.output
     said = json.loads((tmp_path / "astra" / "export.json").read_text())
     assert said["iteration_time_s"] == pytest.approx(report["iteration_time_s"], rel=1e-3)
-    if plan == "layouts":
-        return
     text = call("wire", traces, *options).stdout
     assert "no wiring and routing takes less than" in text and "fat-tree" in text
 

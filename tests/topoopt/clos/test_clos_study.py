@@ -13,7 +13,6 @@ CLOS = Clos.uniform(64, 32)
 RIVALS = ("greedy", "edge-coloring")
 DATA = clos_data()
 FOLDERS = sorted(DATA.glob("*/ring_size_*"))
-SOME_FAILED = [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4)), 8]
 
 
 def check(jobs, failed, epochs=3):
@@ -34,13 +33,17 @@ def check(jobs, failed, epochs=3):
 
 
 @pytest.mark.skipif(not FOLDERS, reason="needs the published traffic files")
-@pytest.mark.parametrize("failed", SOME_FAILED)
+@pytest.mark.parametrize(
+    "failed", [*(pytest.param(n, marks=pytest.mark.slow) for n in (0, 1, 4)), 8]
+)
 def test_best_on_the_published_job_files(failed):
     for folder in FOLDERS:
         check(load_traffic_folder(folder, CLOS), failed)
 
 
-@pytest.mark.parametrize("failed", SOME_FAILED)
+@pytest.mark.parametrize(
+    "failed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4)), 8]
+)
 @pytest.mark.parametrize("count", [1, 3, pytest.param(5, marks=pytest.mark.slow)])
 def test_best_on_random_job_sets(count, failed):
     for ring in (2, 4, 8):

@@ -56,8 +56,14 @@ def test_orders_with_a_name_in_pytorch_are_the_same_there(name, stages, batches)
     assert pipeline_csv(ours).splitlines() == theirs
 
 
-@pytest.mark.parametrize(("name", "chunks"), [("eager-1f1b", 1), ("zero-bubble", 1),
-                                              ("breadth-first", 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "chunks"),
+    [
+        ("zero-bubble", 1),
+        pytest.param("eager-1f1b", 1, marks=pytest.mark.slow),
+        pytest.param("breadth-first", 2, marks=pytest.mark.slow),
+    ],
+)
 def test_pytorch_trains_in_the_order_of_the_file(name, chunks, tmp_path):
     torch = pytest.importorskip("torch")
     from pipeline_rank import run_rank

@@ -72,7 +72,7 @@ def test_the_steps_that_a_joint_plan_reports_reproduce_it():
 
 
 def test_without_parameter_splits_there_are_none():
-    plan = solve(small_mlp(), 4, parameter_splits=False, steps=120)
+    plan = solve(small_mlp(), 4, parameter_splits=False, steps=30)
     assert all(op.parameter == 1 for op in plan.parallelization.operators)
     assert not any(name.startswith("tensor") for name in plan.named_strategies_s)
     assert not plan.search.options.parameter_splits

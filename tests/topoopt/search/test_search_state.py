@@ -60,7 +60,7 @@ def same(a, b):
     ("method", "faithful"),
     [
         ("joint", None),
-        ("sequential", None),
+        pytest.param("sequential", None, marks=pytest.mark.slow),
         ("topology-only", None),
         pytest.param("alternating", "paper", marks=pytest.mark.slow),
     ],
