@@ -18,7 +18,7 @@ def bucket_allreduces(
     In the order in which their gradients are ready, AllReduces of one group join a bucket until
     it holds at least so many bytes; then it is closed. A bucket waits for all its gradients, and
     all that waited for one of them waits for the bucket. Its bytes, and its delay inside
-    servers, are the sums of its parts'.
+    servers, are the sums of its parts'. AllReduces of no bytes stay as they are.
 
     Parameters
     ----------
@@ -52,7 +52,8 @@ def bucket_allreduces(
     if not bucket_bytes > 0.0:
         raise InputError(f"bucket size is {bucket_bytes} bytes; give a positive size")
     into = np.arange(tasks.tasks, dtype=np.int64)
-    syncs = np.flatnonzero(_reduces_gradients(tasks))
+    # Without bytes it is no gradient: the end of a round of an AllReduce that is written out.
+    syncs = np.flatnonzero(_reduces_gradients(tasks) & (tasks.size > 0.0))
     order = syncs[np.lexsort((syncs, ready[syncs], tasks.first[syncs]))]
     size, delay = tasks.size.copy(), tasks.delay.copy()
     members: list[int] = []
