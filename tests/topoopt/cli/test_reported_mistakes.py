@@ -33,6 +33,11 @@ def test_absurd_ranges_are_refused_before_they_are_counted_out():
     assert parse_counts("1..100000000", "servers", doubling=True)[-1] == 2**26
 
 
+def test_spaces_are_counted_up_to_the_servers_of_a_cluster():
+    message = said("space", "dlrm-16", "--servers", 99_999_999)
+    assert "servers is 99999999; at most 4096 are supported" in message
+
+
 @pytest.mark.parametrize("path", [5, None, b"plan.json"])
 def test_plans_are_saved_under_paths(path):
     with pytest.raises(InputError, match="path is "):
