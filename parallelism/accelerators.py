@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from codesign_base import InputError
+from parallelism.suggestions import choice
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 
@@ -224,8 +225,8 @@ def get_accelerator(name: str) -> Accelerator:
     key = name.lower()
     key = ALIASES.get(key, key)
     if key not in ACCELERATORS:
-        known = ", ".join([*ALIASES, *ACCELERATORS])
-        raise InputError(f"unknown accelerator {name!r}; known: {known}")
+        known = choice(key, [*ALIASES, *ACCELERATORS])
+        raise InputError(f"unknown accelerator {name!r}; {known}")
     return ACCELERATORS[key]
 
 

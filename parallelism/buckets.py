@@ -18,7 +18,7 @@ def bucket_allreduces(
     In the order in which their gradients are ready, AllReduces of one group join a bucket until
     it holds at least so many bytes; then it is closed. A bucket waits for all its gradients, and
     all that waited for one of them waits for the bucket. Its bytes, and its delay inside
-    servers, are the sums of its parts'.
+    servers, are the sums of its parts'. AllReduces of no bytes stay as they are.
 
     Parameters
     ----------
@@ -49,7 +49,8 @@ def bucket_allreduces(
     """
     from parallelism.edge_kernels import merged_rows
 
-    syncs = np.flatnonzero(reduces_gradients(tasks))
+    # Without bytes it is no gradient: the end of a round of an AllReduce that is written out.
+    syncs = np.flatnonzero(reduces_gradients(tasks) & (tasks.size > 0.0))
     filled = fill_buckets(
         tasks.first[syncs], tasks.size[syncs], tasks.delay[syncs], ready[syncs], bucket_bytes
     )

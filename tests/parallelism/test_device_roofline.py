@@ -125,7 +125,8 @@ def test_provenance() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: get_accelerator("b9000"), "unknown accelerator 'b9000'; known: a100"),
+        (lambda: get_accelerator("b9000"), "unknown accelerator 'b9000'; did you mean 'b300', or"),
+        (lambda: get_accelerator("x"), "unknown accelerator 'x'; choose a100, h100, h200"),
         (lambda: Server(gpus=0), "gpus is 0"),
         (lambda: Server(intra_bandwidth=0.0), "intra_bandwidth is 0.0"),
         (lambda: RooflineModel(efficiency=0.0), "efficiency is 0.0"),

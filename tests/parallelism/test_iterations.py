@@ -64,6 +64,15 @@ def test_buckets_by_hand():
     assert fused.predecessors[place[5]] == 2
 
 
+def test_ends_of_rounds_are_no_gradients():
+    """They have no bytes, and messages wait for them: in one bucket they would wait in a circle."""
+    tasks = [(A, 0, -1, 0.0, 0.0), (T, 0, 1, 4.0, 0.0)] * 3
+    chain = TaskGraph.from_lists(2, tasks, [(t, t + 1) for t in range(5)], ((0,),))
+    chain = replace(chain, phase=np.full(6, int(Phase.SYNCHRONISE)))
+    fused, place = bucket_allreduces(chain, 1.0, np.arange(6.0))
+    assert place.tolist() == list(range(6)) and pairs(fused) == pairs(chain)
+
+
 @given(jobs(), st.floats(0.0, 1e5))
 @settings(max_examples=40, deadline=None)
 def test_a_bucket_is_a_packet_for_each_member_of_the_largest_group_that_is_short(job, packet):

@@ -115,7 +115,8 @@ def test_refusals(arguments, message):
 
 
 def test_unknown_names():
-    assert "unknown workload 'gpt3'" in refused("--network", FOUR, "--workload", "gpt3")
+    message = refused("--network", FOUR, "--workload", "gpt3")
+    assert "unknown workload 'gpt3'" in message and "did you mean 'gpt-3'?" in message
     assert "is no dimension" in refused("--network", "4x8", "--workload", "gpt-3")
     assert "does not exist" in refused("--network", "absent.yml", "--workload", "gpt-3")
 

@@ -96,7 +96,7 @@ def _said(mark: Path) -> dict[str, Any] | None:
     """Return what a mark says, or nothing if it is none of ours."""
     try:
         found = json.loads(mark.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) and "version" in found else None
 

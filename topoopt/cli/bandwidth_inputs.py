@@ -130,6 +130,7 @@ def _is_plan(name: str) -> bool:
 def _model(name: str) -> "ModelGraph":
     from parallelism.model_file import load_model
     from parallelism.models import PRESETS, get_model
+    from parallelism.suggestions import suggestion
     from parallelism.transformers.presets import TRANSFORMERS
     from topoopt.bandwidth.model.builtin import WORKLOAD_NAMES
 
@@ -137,8 +138,9 @@ def _model(name: str) -> "ModelGraph":
         return load_model(name)
     preset = name.removeprefix("preset:")
     if preset not in PRESETS and preset not in TRANSFORMERS:
+        names = list(dict.fromkeys([*WORKLOAD_NAMES, *PRESETS, *TRANSFORMERS]))
         raise InputError(
-            f"unknown workload {name!r}; known: {', '.join(WORKLOAD_NAMES)}, {', '.join(PRESETS)}, "
-            "a transformer's name, or a file ending in .txt, .yaml or .json"
+            f"unknown workload {name!r} (files end in .txt, .yaml or .json); "
+            f"{suggestion(name, names)}"
         )
     return get_model(preset)

@@ -59,8 +59,8 @@ def export_command(
     allreduce: Annotated[
         str,
         typer.Option(
-            help="fbuf: AllReduces as rings of the format, or as messages round by round, which "
-            "can say any group and ring. auto: as rings where all servers are in every group.",
+            help="fbuf: AllReduces as rings of the format, or in rounds of messages, which can say "
+            "any group and ring: rings or rounds. auto: rings where every group is all servers.",
         ),
     ] = "auto",
 ) -> None:

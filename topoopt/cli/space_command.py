@@ -35,10 +35,12 @@ def space_command(
     from parallelism.device import Server
     from parallelism.search.size import space_size
     from parallelism.search.space import StrategySpace
-    from topoopt.problem.job import Job
+    from topoopt.problem.job import MAX_SERVERS, Job
 
     if servers < 1:
         raise InputError(f"servers is {servers}; give at least 1")
+    if servers > MAX_SERVERS:
+        raise InputError(f"servers is {servers}; at most {MAX_SERVERS} are supported")
     job = Job(common.read_model(model), batch, Server(gpus=gpus))
     builder = job.builder(servers)
     space = StrategySpace(

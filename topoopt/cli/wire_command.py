@@ -54,7 +54,9 @@ def wire_command(
     common.check_seed(seed)
     common.check_outputs(output, inputs=[file, prices])
     if output is not None and output.suffix.lower() not in _ENDINGS:
-        raise InputError(f"output is {str(output)!r}; give a name that ends in .fbuf or .json")
+        raise InputError(
+            f"output is {str(output)!r}; give a name that ends in {', '.join(_ENDINGS)}"
+        )
     table = common.make_prices(prices)
     with common.first_run_notice() as started:
         workload = streams_of(load_workload(file))

@@ -22,7 +22,14 @@ from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.text import dollars, table_lines
 from topoopt.base.version import installed_version
 from topoopt.bounds.everything import everything_bound
-from topoopt.codesign.designs import Design, DesignObjective, Limits, Point, frontier
+from topoopt.codesign.designs import (
+    Design,
+    DesignObjective,
+    Limits,
+    Point,
+    frontier,
+    none_planned,
+)
 from topoopt.codesign.solve import co_optimize
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.plan.plan import Plan
@@ -540,6 +547,5 @@ def choose_degree(
     if exploration.best is None:
         if exploration.interrupted:
             raise KeyboardInterrupt
-        told = "; ".join(sorted({design.why for design in exploration.designs})[:3])
-        raise InfeasibleError(f"no number of ports up to {cluster.degree} can be planned: {told}")
+        raise InfeasibleError(none_planned(exploration.designs))
     return exploration

@@ -55,7 +55,7 @@ class Wired:
     bound : Bound
         Of any wiring of as many ports, and any routing.
     topology : Bound
-        Of this wiring and any routing.
+        Of this wiring and any routing; this and the next two are never below the one before.
     routes : Bound
         Of these routes as well, and any schedules of AllReduces.
     collective : Bound
@@ -142,18 +142,25 @@ def wire_tasks(
             "the task graph computes and sends nothing, so any network is as good; give one that "
             "takes time"
         )
+    # What bounds more choices bounds fewer: it stands for one of them that happens to be weaker.
+    topology = max(bound, topology_bound(pair.fabric, tasks), key=_seconds)
+    routes = max(topology, routes_bound(pair.fabric, tasks), key=_seconds)
     return Wired(
         pair,
         bound,
-        topology_bound(pair.fabric, tasks),
-        routes_bound(pair.fabric, tasks),
-        collective_bound(pair.fabric, tasks),
+        topology,
+        routes,
+        max(routes, collective_bound(pair.fabric, tasks), key=_seconds),
         direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, table),
         {
             base.fabric.name: _compared(base, tasks)
             for base in baseline_fabrics(WIRE_BASELINES, cluster, table, seed)
         },
     )
+
+
+def _seconds(bound: Bound) -> float:
+    return bound.seconds
 
 
 def _hops(fabric: Fabric) -> float:

@@ -257,7 +257,7 @@ def load_traces(directory: str | Path) -> Trace:
 def _read_groups(text: str, ranks: int) -> dict[str, tuple[int, ...]]:
     try:
         document = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{GROUPS} is not JSON ({error}); write it again") from None
     if not isinstance(document, dict):
         raise InputError(f'{GROUPS} is no object; write groups as {{"1": [0, 1]}}')

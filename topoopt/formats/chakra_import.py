@@ -373,5 +373,5 @@ def _process_groups(text: str) -> dict[str, tuple[int, ...]]:
             str(each["pg_name"]): tuple(sorted(int(rank) for rank in each["ranks"]))
             for each in listed
         }
-    except (json.JSONDecodeError, TypeError, KeyError, ValueError):
+    except (TypeError, KeyError, ValueError, RecursionError):
         return {}

@@ -42,7 +42,7 @@ def schedule_document(path: Path) -> dict[str, Any] | None:
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):  # the last of brackets without end
         return None
     return document if isinstance(document, dict) and "collective" in document else None
 

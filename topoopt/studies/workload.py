@@ -263,11 +263,15 @@ def scheduled_workload(workload: Workload, fabric: Fabric, schedule: Schedule) -
             f"microbatches is {schedule.microbatches}, but the tasks of a file have their batch; "
             "give 1"
         )
-    kinds = set(workload.tasks.kind[workload.tasks.collective].tolist())
-    if schedule.bucket_bytes is not None and kinds and TaskKind.ALLREDUCE not in kinds:
+    collective = workload.tasks.collective
+    kinds = workload.tasks.kind[collective]
+    whole = (kinds == TaskKind.ALLREDUCE) & (workload.tasks.size[collective] > 0.0)
+    if schedule.bucket_bytes is not None and kinds.size and not whole.any():
+        scatters = (kinds != TaskKind.ALLREDUCE).any()
         raise InputError(
-            f"buckets is {format_bytes(schedule.bucket_bytes)}, but {workload.name} scatters its "
-            "gradients and has no AllReduce to fuse; leave it out"
+            f"buckets is {format_bytes(schedule.bucket_bytes)}, but {workload.name} "
+            f"{'scatters its gradients' if scatters else 'holds its AllReduces as messages'} and "
+            f"has no AllReduce to fuse; leave it out{'' if scatters else ', or simulate the plan'}"
         )
     tasks, place = ordered_tasks(fabric, workload.tasks, schedule)
     last = np.empty(tasks.tasks, dtype=np.int64)

@@ -176,7 +176,10 @@ def test_a_batch_that_servers_do_not_divide_is_planned(workplace, tmp_path):
     assert plan.global_batch == 15 and to.verify_plan(plan).ok
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema_version": 2}', "\x00\xff"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"schema_version": 2}', "\x00\xff", pytest.param("[" * 10_000, id="deep")],
+)
 def test_verify_refuses_what_is_no_plan(tmp_path, text):
     (tmp_path / "plan.json").write_text(text, encoding="latin-1")
     assert "plan file" in refused("verify", "plan.json", directory=tmp_path)

@@ -12,6 +12,7 @@ from codesign_base import InputError
 from parallelism.transformers.implementation import get_stack
 from topoopt.codesign.designs import parse_counts
 from topoopt.report.plan_page import sums
+from topoopt.studies.shared.share import share
 
 
 def said(*arguments):
@@ -31,6 +32,24 @@ def test_absurd_ranges_are_refused_before_they_are_counted_out():
         parse_counts("1..100000000", "degree", doubling=False)
     assert parse_counts("1..1024", "degree", doubling=False)[-1] == 1024
     assert parse_counts("1..100000000", "servers", doubling=True)[-1] == 2**26
+
+
+def test_spaces_are_counted_up_to_the_servers_of_a_cluster():
+    message = said("space", "dlrm-16", "--servers", 99_999_999)
+    assert "servers is 99999999; at most 4096 are supported" in message
+
+
+@pytest.mark.parametrize(
+    ("jobs", "message"),
+    [
+        ("dlrm-16", "job 'd' is no pair"),
+        ([("dlrm-16", 4, 1)], "is no pair; give a model and its servers"),
+        ([("dlrm-16", "4")], "servers of job 'dlrm-16' is '4'; give a whole number"),
+    ],
+)
+def test_jobs_that_share_are_pairs(jobs, message):
+    with pytest.raises(InputError, match=message):
+        share(jobs, to.Cluster(4, 2, "100Gbps"))
 
 
 @pytest.mark.parametrize("path", [5, None, b"plan.json"])

@@ -1,6 +1,7 @@
 """Schedules as a user of the command line meets them."""
 
 import json
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -9,8 +10,10 @@ from cli_runs import CLUSTER, SMALL
 from small_plans import shared_plan, small_dlrm, solve
 from test_simulate_cli import invoke, refused, run, simulated
 
+from codesign_base import InputError
 from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric import simulate
+from topoopt.fabric.unrolled import unrolled
 from topoopt.plan.rebuild import rebuild
 from topoopt.problem.schedule import Schedule
 from topoopt.studies.workload import plan_workload, schedule_left_out, scheduled_workload
@@ -74,6 +77,14 @@ def test_a_bucket_is_called_like_its_last_part(place):
         parts = np.flatnonzero(place_of == task)
         more = f" and {parts.size - 1} more" if parts.size > 1 else ""
         assert fused.label(task) == workload.label(int(parts[-1])) + more
+
+
+def test_allreduces_in_messages_are_not_fused():
+    workload = plan_workload(shared_plan(), "plan")
+    fabric = workload.own_fabric(1.0, 1.0)
+    written = replace(workload, tasks=unrolled(workload.tasks, fabric.rings))
+    with pytest.raises(InputError, match="plan holds its AllReduces as messages and has no"):
+        scheduled_workload(written, fabric, Schedule(bucket_bytes=1e6))
 
 
 def test_plan_prints_and_verifies_its_schedule(place):

@@ -137,7 +137,9 @@ def test_refusals_write_nothing(plans, tmp_path):
     assert "holds other files" in refused(
         "export", plan, "--format", "chakra", "-o", tmp_path / "photos"
     )
-    assert "ends in .fbuf" in refused("wire", traces, *options[:4], "-o", tmp_path / "out.txt")
+    assert "ends in .fbuf, .json, .graphml" in refused(
+        "wire", traces, *options[:4], "-o", tmp_path / "out.txt"
+    )
     assert "hold no network" in refused("simulate", traces, "--fabric", "own")
     whole = (traces / "trace.1.et").read_bytes()
     (traces / "trace.1.et").write_bytes(whole[:-3])

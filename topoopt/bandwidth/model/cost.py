@@ -118,8 +118,8 @@ def cost_coefficients(network: MultiDimNetwork, cost: CostModel) -> npt.NDArray[
     for d, (block, level) in enumerate(zip(network.blocks, network.levels, strict=True)):
         if level not in cost.levels:
             raise InputError(
-                f"cost model has no level {level!r}, which dimension {d} is on; "
-                f"known: {', '.join(cost.levels)}"
+                f"cost model has no level {level!r}, which dimension {d} is on; add it to "
+                f"{', '.join(cost.levels) or 'the price file'}"
             )
         price = cost.levels[level]
         rates[d] = price.link

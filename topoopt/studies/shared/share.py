@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import whole
 from topoopt.problem.job import Cluster
 from topoopt.problem.prices import default_prices
 from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together
@@ -68,7 +69,8 @@ def share(
     Raises
     ------
     InputError
-        If a model, the fabric or the placement is unknown, or servers are too few.
+        If a job is no pair of a name and a whole number, a model, the fabric or the placement is
+        unknown, or servers are too few.
 
     Examples
     --------
@@ -81,6 +83,12 @@ def share(
     """
     if not jobs:
         raise InputError("no job shares the cluster; give at least one")
+    for job in jobs:
+        if not isinstance(job, tuple | list) or len(job) != 2:
+            raise InputError(
+                f"job {job!r} is no pair; give a model and its servers: ('bert-16', 8)"
+            )
+        whole(f"servers of job {job[0]!r}", job[1], "a whole number")
     on, bandwidth = shared_fabric(fabric, cluster, default_prices(), seed=seed)
     sizes = [servers for _, servers in jobs]
     places = place_jobs(sizes, cluster.servers, placement, np.random.default_rng(seed))
