@@ -1,5 +1,6 @@
 """One case: where its function comes from, how it is computed, what came of it."""
 
+import ast
 import math
 import sys
 import time
@@ -73,8 +74,13 @@ def script_experiment(file: str, text: str) -> Experiment:
     Raises
     ------
     InputError
-        If it declares none.
+        If it declares none; without being run, if it assigns nothing to EXPERIMENT.
     """
+    none = InputError(
+        f"script {file} declares no experiment; assign an Experiment to EXPERIMENT in it"
+    )
+    if not _assigned("EXPERIMENT", text):
+        raise none
     name = f"experiment_script_{Path(file).stem}"
     module = types.ModuleType(name)
     module.__file__ = file
@@ -82,10 +88,18 @@ def script_experiment(file: str, text: str) -> Experiment:
     exec(compile(text, file, "exec"), module.__dict__)
     found = getattr(module, "EXPERIMENT", None)
     if not isinstance(found, Experiment):
-        raise InputError(
-            f"script {file} declares no experiment; assign an Experiment to EXPERIMENT in it"
-        )
+        raise none
     return found
+
+
+def _assigned(name: str, text: str) -> bool:
+    """Whether a program assigns anything to a name, or imports something by it."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name:
+            return True
+        if isinstance(node, ast.alias) and (node.asname or node.name) == name:
+            return True
+    return False
 
 
 def compute_case(

@@ -36,7 +36,7 @@ def load_script(path: Path) -> Script:
     Raises
     ------
     InputError
-        If it cannot be read or run, or declares no experiment.
+        If it cannot be read or run, or declares no experiment; that is seen before it is run.
     """
     try:
         case = ScriptCase(path.name, path.read_text(encoding="utf-8"))

@@ -80,12 +80,20 @@ def test_what_is_not_there_is_told_in_one_sentence(scripts, tmp_path):
     (scripts / "three.py").write_text(SCRIPT.format(name="one"))
     with pytest.raises(InputError, match="both declare the experiment 'one'"):
         find_scripts(scripts)
-    (scripts / "three.py").write_text("1 / 0")
+    (scripts / "three.py").write_text("EXPERIMENT = 1 / 0")
     with pytest.raises(InputError, match="ZeroDivisionError"):
         find_scripts(scripts)
-    (scripts / "three.py").write_text("")
+    (scripts / "three.py").write_text("EXPERIMENT = None")
     with pytest.raises(InputError, match="declares no experiment"):
         find_scripts(scripts)
+
+
+def test_a_program_that_is_no_experiment_is_not_run(scripts, tmp_path):
+    mark = tmp_path / "ran"
+    (scripts / "three.py").write_text(f"open({str(mark)!r}, 'w').close()\nEXPERIMENTS = 3")
+    with pytest.raises(InputError, match="declares no experiment"):
+        find_scripts(scripts)
+    assert not mark.exists()
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=12))
