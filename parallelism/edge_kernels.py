@@ -9,6 +9,16 @@ Ints = npt.NDArray[np.int64]
 
 
 @kernel
+def sort_rows(offsets: Ints, successors: Ints) -> None:
+    """Sort the rows of the tasks that wait for each task, in place; most ascend already."""
+    for t in range(offsets.size - 1):
+        for i in range(offsets[t] + 1, offsets[t + 1]):
+            if successors[i] <= successors[i - 1]:
+                successors[offsets[t] : offsets[t + 1]].sort()
+                break
+
+
+@kernel
 def merged_rows(
     offsets: Ints, successors: Ints, place: Ints, count: int
 ) -> tuple[Ints, Ints, Ints]:
@@ -39,32 +49,19 @@ def merged_rows(
         for i in range(offsets[t], offsets[t + 1]):
             rows[end[own]] = place[successors[i]]
             end[own] += 1
+    sort_rows(begin, rows)
     merged = np.zeros(count + 1, np.int64)
     predecessors = np.zeros(count, np.int64)
     at = int(np.int64(0))
     for t in range(count):
-        for i in range(begin[t] + 1, end[t]):
-            if rows[i] <= rows[i - 1]:
-                rows[begin[t] : end[t]].sort()
-                break
         first = at
-        for i in range(begin[t], end[t]):
+        for i in range(begin[t], begin[t + 1]):
             if at == first or rows[i] != rows[at - 1]:
                 rows[at] = rows[i]
                 predecessors[rows[i]] += 1
                 at += 1
         merged[t + 1] = at
     return merged, rows[:at].copy(), predecessors
-
-
-@kernel
-def sort_rows(offsets: Ints, successors: Ints) -> None:
-    """Sort each row that does not ascend; the rows are as `merged_rows` takes them."""
-    for t in range(offsets.size - 1):
-        for i in range(offsets[t] + 1, offsets[t + 1]):
-            if successors[i] <= successors[i - 1]:
-                successors[offsets[t] : offsets[t + 1]].sort()
-                break
 
 
 __all__ = ["merged_rows", "sort_rows"]

@@ -134,7 +134,10 @@ class OperatorFamily:
         return self.builder.memory(strategy)
 
     def microbatched(self, strategy: Strategy, microbatches: int) -> TaskGraph | None:
-        """Return one iteration in so many microbatches; None where the batch cannot be divided."""
+        """Return one iteration in so many microbatches; None where the batch cannot be divided.
+
+        Gradients are in buckets as those of `build`.
+        """
         if microbatches == 1:
             return self.builder.build(strategy, self.packet_bytes)
         if not self._divides(strategy, microbatches):

@@ -1,13 +1,19 @@
 """Gradients in buckets, and what servers send, as builders tell them: against the task graph."""
 
+from weakref import ref
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_cases import BATCH, FakeCompute, FakeServer, jobs
+from small_plans import small_mlp
 
+import topoopt as to
 from parallelism.buckets import bucket_allreduces, packet_bucket
 from parallelism.builder import TaskGraphBuilder
 from parallelism.iterations import accumulate
+from parallelism.search.named import named_strategies
+from parallelism.search.space import StrategySpace
 from parallelism.taskgraph import TaskKind, traffic_of
 
 ARRAYS = (
@@ -53,3 +59,19 @@ def test_what_servers_send_is_told_without_tasks(job, packet):
     assert load.transfers == np.count_nonzero(tasks.kind == TaskKind.TRANSFER)
     np.testing.assert_allclose(load.sent, out + rings, rtol=1e-12)
     np.testing.assert_allclose(load.sent, into + rings, rtol=1e-12)
+
+
+def test_the_graph_that_was_built_last_is_shared_while_anyone_has_it():
+    family = to.Job(small_mlp()).family(2)
+    space = StrategySpace(family.builder.graph, 2, family.batch)
+    one, other = list(named_strategies(space).values())[:2]
+    kept = family.represented(one)
+    assert family.represented(one) is kept
+    assert family.represented(other) is not kept
+    again = family.represented(one)
+    assert again is not kept
+    for name in ARRAYS:
+        np.testing.assert_array_equal(getattr(again, name), getattr(kept, name), name)
+    last = ref(again)
+    del again
+    assert last() is None

@@ -10,7 +10,7 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.family import Family, P
 from parallelism.rotation import rotated_classes
-from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.balanced import balanced_routes
 from routing.coin_change import coin_change_routes
 from routing.network import Network
@@ -303,10 +303,11 @@ class Scorer(Generic[P]):
         if spares and isinstance(self.fabric, Fabric):
             load = self.problem.port_load(strategy)
             self.work += _BOUND_WORK * load.tasks
-            bound = sent_seconds(load.sent, *port_rates(self.fabric, load.sent.size))
+            net, hosts = self.fabric.network, load.sent.size
+            bound = sent_seconds(load.sent, net.out_rate()[:hosts], net.in_rate()[:hosts])
             if bound > limit:
                 return bound
-            direct = not self.fabric.network.switches
+            direct = not net.switches
             kept_out = direct or self.wired_later
             if kept_out and load.transfers > MOST_FOLDED:
                 self.work += _COLLAPSE_WORK * load.tasks
@@ -404,16 +405,6 @@ class Scorer(Generic[P]):
         self.bounded = True
         wired = topology_bound(fabric, tasks).seconds
         return max(wired, busiest(fabric, tasks))
-
-
-def port_rates(fabric: Fabric, servers: int) -> tuple[FloatArray, FloatArray]:
-    """Return the bytes/s of all links out of, and into, each server."""
-    net = fabric.network
-    out, into = (
-        np.bincount(end, net.capacity, net.nodes)[:servers].astype(np.float64)
-        for end in (net.source, net.target)
-    )
-    return out, into
 
 
 def _rings_to_choose(fabric: Fabric, tasks: TaskGraph) -> bool:

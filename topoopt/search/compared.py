@@ -10,6 +10,7 @@ from typing import cast
 
 import numpy as np
 
+from parallelism.builder_rows import PortLoad
 from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
 from topoopt.base.progress import Progress, ProgressCallback
@@ -21,7 +22,6 @@ from topoopt.evaluate.scoring import (
     MOST_MOVES,
     Scorer,
     moves_too_often,
-    port_rates,
     search_tolerance,
 )
 from topoopt.fabric.fabric import Fabric
@@ -181,24 +181,25 @@ def _score_again(
     """
     problem, fabric = search.problem.plain, score.scorer.fabric
     fastest = float("inf")
-    later: list[tuple[int, Strategy]] = []
+    later: list[tuple[PortLoad, Strategy]] = []
     often: list[tuple[int, Strategy]] = []
     few = MOST_MOVES * problem.family.servers
-    counted = problem.spares and isinstance(fabric, Fabric)
     for strategy in dict.fromkeys(strategies):
-        transfers = problem.port_load(strategy).transfers if counted else 0
-        if transfers > few and problem.fits(strategy):
-            later.append((transfers, strategy))
-        else:
-            fastest = min(fastest, score(strategy, _NEAR * fastest))
-    for transfers, strategy in later:
+        if problem.spares and isinstance(fabric, Fabric):
+            load = problem.port_load(strategy)
+            if load.transfers > few and problem.fits(strategy):
+                later.append((load, strategy))
+                continue
+        fastest = min(fastest, score(strategy, _NEAR * fastest))
+    for load, strategy in later:
         assert isinstance(fabric, Fabric)
-        rates = port_rates(fabric, problem.family.servers)
-        if sent_seconds(problem.port_load(strategy).sent, *rates) > _NEAR * fastest:
+        net, hosts = fabric.network, load.sent.size
+        least = sent_seconds(load.sent, net.out_rate()[:hosts], net.in_rate()[:hosts])
+        if least > _NEAR * fastest:
             continue
         tasks = problem.family.represented(strategy)  # kept while it is scored
         if moves_too_often(tasks, fabric):
-            often.append((transfers, strategy))
+            often.append((load.transfers, strategy))
         else:
             fastest = min(fastest, score(strategy, _NEAR * fastest))
     often.sort(key=lambda each: each[0])
