@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.taskgraph import IntArray, Phase, TaskGraph, TaskKind
 
 
@@ -115,13 +116,16 @@ def side_by_side(
         outside the cluster or another job's.
     """
     if not jobs or len(jobs) != len(places):
-        raise InputError(f"{len(places)} placements for {len(jobs)} jobs; give each job one")
+        raise InputError(
+            f"{counted(len(places), 'placement')} for {counted(len(jobs), 'job')}; give each job "
+            "one"
+        )
     taken = np.zeros(servers, dtype=np.bool_)
     for number, (job, place) in enumerate(zip(jobs, places, strict=True)):
         at = np.asarray(place, dtype=np.int64)
         if at.shape != (job.servers,) or np.any(np.diff(at) <= 0):
             raise InputError(
-                f"job {number} needs {job.servers} servers, and its placement is "
+                f"job {number} needs {counted(job.servers, 'server')}, and its placement is "
                 f"{at.tolist()}; give as many different servers, ascending"
             )
         if at[0] < 0 or at[-1] >= servers:

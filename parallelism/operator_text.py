@@ -3,6 +3,7 @@
 import re
 from itertools import pairwise
 
+from codesign_base.counted import counted
 from parallelism.operator_records import OperatorPlan
 
 
@@ -19,7 +20,7 @@ def strategy_lines(strategy: list[OperatorPlan], servers: int) -> list[str]:
     list of str
     """
     if servers == 1:
-        return [f"strategy: all {len(strategy)} operators on the one server"]
+        return [f"strategy: all {counted(len(strategy), 'operator')} on the one server"]
     data: list[str] = []
     whole: list[OperatorPlan] = []
     rest: dict[tuple[int, int, str], list[OperatorPlan]] = {}

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from codesign_base import InputError
 from codesign_base.arguments import check_kind
+from codesign_base.counted import counted
 from parallelism.device import OperatorTime, RooflineModel, Server
 from parallelism.graph import Mode, ModelGraph
 from parallelism.profile_file import (
@@ -143,7 +144,7 @@ class ProfileModel:
         sentences = set(self._sentences)
         for (key, rule), used in self._rules.items():
             listed = ", ".join(f"{parts:g}" for parts in sorted(used))
-            sentences.add(f"{key}: no measurement at {listed} parts; {rule}")
+            sentences.add(f"{key}: no measurement at {counted(listed, 'part')}; {rule}")
         return tuple(sorted(sentences))
 
     def describe(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.graph import Mode, ModelGraph
 
 
@@ -94,8 +95,8 @@ def check_legal(graph: ModelGraph, strategy: Strategy, servers: int, batch: int)
     """
     if len(strategy.configs) != len(graph.operators):
         raise InputError(
-            f"strategy has {len(strategy.configs)} configurations for "
-            f"{len(graph.operators)} operators of model {graph.name!r}; give one each"
+            f"strategy has {counted(len(strategy.configs), 'configuration')} for "
+            f"{counted(len(graph.operators), 'operator')} of model {graph.name!r}; give one each"
         )
     for op, config in zip(graph.operators, strategy.configs, strict=True):
         where = f"strategy of operator {op.name!r}"
@@ -105,7 +106,8 @@ def check_legal(graph: ModelGraph, strategy: Strategy, servers: int, batch: int)
             )
         if len(config.servers) != config.parts:
             raise InputError(
-                f"{where}: {config.parts} parts on {len(config.servers)} servers; give one each"
+                f"{where}: {counted(config.parts, 'part')} on "
+                f"{counted(len(config.servers), 'server')}; give one each"
             )
         if len(set(config.servers)) != config.parts:
             raise InputError(f"{where}: a server holds two parts; use distinct servers")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from codesign_base.rows import starts
 from routing.network import IntArray, Network
 from routing.routes import Routes
@@ -69,7 +70,7 @@ def coin_change(servers: int, generators: Sequence[int]) -> CoinTable:
     """
     rings = tuple(int(p) for p in generators)
     if servers < 2:
-        raise InputError(f"coin change over {servers} servers; give at least 2")
+        raise InputError(f"coin change over {counted(servers, 'server')}; give at least 2")
     for p in rings:
         if not 1 <= p < servers:
             raise InputError(f"ring step {p} lies outside 1..{servers - 1}; choose one inside")
@@ -129,7 +130,7 @@ def coin_change_routes(
     n = network.hosts
     if network.switches:
         raise InputError(
-            f"network {network.name!r} has {network.switches} switches; "
+            f"network {network.name!r} has {counted(network.switches, 'switch', 'switches')}; "
             "coin-change routes need hosts joined directly"
         )
     table = coin_change(n, generators)

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from codesign_base.rows import starts
 from routing.network import FloatArray, IntArray, Network
 from routing.paths import forwarding_nodes, hop_distances, shortest_routes
@@ -199,8 +200,8 @@ def checked_demand(network: Network, demand: FloatArray) -> FloatArray:
     matrix = np.ascontiguousarray(demand, dtype=np.float64)
     if matrix.shape != (network.hosts, network.hosts):
         raise InputError(
-            f"demand has shape {matrix.shape}; network {network.name!r} has {network.hosts} "
-            f"hosts, so give {(network.hosts, network.hosts)}"
+            f"demand has shape {matrix.shape}; network {network.name!r} has "
+            f"{counted(network.hosts, 'host')}, so give {(network.hosts, network.hosts)}"
         )
     if not np.all(np.isfinite(matrix) & (matrix >= 0)):
         source, target = np.argwhere(~(np.isfinite(matrix) & (matrix >= 0)))[0].tolist()

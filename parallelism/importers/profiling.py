@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from codesign_base.whole_numbers import divisors
 from parallelism.graph import Mode, ModelGraph
 from parallelism.importers.recipes import OperatorPart, Runnable, Workshop, part_of
@@ -144,7 +145,7 @@ def _check_precision(precision: str | None, device: str, graph: ModelGraph) -> N
     if graph.element_bytes != 4:
         raise InputError(
             f"profile: precision is {precision!r}, but elements of {graph.name!r} have "
-            f"{graph.element_bytes} bytes; leave precision out"
+            f"{counted(graph.element_bytes, 'byte')}; leave precision out"
         )
 
 
@@ -196,8 +197,8 @@ def _measured(
         if clock.free_bytes() * _MEMORY_SHARE < needed_bytes(part):
             if first:
                 raise InputError(
-                    f"profile: {samples} samples of operator {op.name!r} do not fit in the memory "
-                    f"of {shop.device}; give a smaller batch_per_gpu"
+                    f"profile: {counted(samples, 'sample')} of operator {op.name!r} do not fit in "
+                    f"the memory of {shop.device}; give a smaller batch_per_gpu"
                 )
             continue
         begun = time.perf_counter()
@@ -288,7 +289,7 @@ class _Clock:
         """Return what the device is called."""
         if self.cuda:
             return str(self.torch.cuda.get_device_name())
-        return f"cpu, {self.torch.get_num_threads()} threads"
+        return f"cpu, {counted(self.torch.get_num_threads(), 'thread')}"
 
     def free_bytes(self) -> float:
         """Return the memory that is free now."""

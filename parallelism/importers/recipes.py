@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind
 
 # Tables are cut to this many bytes: large enough that rows come from memory, not from a cache.
@@ -96,7 +97,8 @@ class Workshop:
         formats = {2: torch.bfloat16, 4: torch.float32, 8: torch.float64}
         if element_bytes not in formats:
             raise InputError(
-                f"profile: elements of {element_bytes} bytes cannot be timed; give 2, 4 or 8"
+                f"profile: elements of {counted(element_bytes, 'byte')} cannot be timed; give 2, 4 "
+                "or 8"
             )
         self.torch = torch
         self.device = device

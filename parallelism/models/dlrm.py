@@ -5,6 +5,7 @@ from math import isfinite
 
 from codesign_base import InputError
 from codesign_base.arguments import is_number, several, told
+from codesign_base.counted import counted
 from parallelism.graph import ModelGraph
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.elementwise import concat
@@ -116,7 +117,8 @@ def dlrm(
         widths = list(several(f"{where}: dims", dims, "a whole number for each table"))
     if len(widths) != tables:
         raise InputError(
-            f"{where}: dims has {len(widths)} numbers for {tables} tables; give one for each"
+            f"{where}: dims has {counted(len(widths), 'number')} for {counted(tables, 'table')}; "
+            "give one for each"
         )
     check_list(where, dims=widths)
     bags = skewed_bags(where, tables, bag, lookup_skew)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.graph import Mode, OperatorKind, Split
 from parallelism.operators import elementwise, layers
 from parallelism.operators.builder import GraphBuilder
@@ -205,7 +206,9 @@ def _custom(build: GraphBuilder, spec: CustomSpec, inputs: list[Tensor]) -> Tens
 def _expect(spec: OperatorSpec, inputs: list[Tensor], least: int, most: int) -> None:
     if not least <= len(inputs) <= most:
         takes = f"{least}" if least == most else f"{least} or {most}"
-        raise InputError(f"operator {spec.name!r} has {len(inputs)} inputs; its kind takes {takes}")
+        raise InputError(
+            f"operator {spec.name!r} has {counted(len(inputs), 'input')}; its kind takes {takes}"
+        )
 
 
 def _agree(spec: OperatorSpec, field: str, given: int | None, found: int) -> None:

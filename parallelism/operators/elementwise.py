@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.graph import Mode, OperatorKind, Split
 from parallelism.operators.builder import GraphBuilder, legal_splits
 from parallelism.operators.shapes import Tensor, windows
@@ -78,7 +79,7 @@ def multiply(build: GraphBuilder, name: str, tensors: Sequence[Tensor]) -> Tenso
     """Element-wise product of two tensors."""
     x = _equal_shapes(f"multiply {name!r}", tensors)
     if len(tensors) != 2:
-        raise InputError(f"multiply {name!r}: {len(tensors)} inputs; give 2")
+        raise InputError(f"multiply {name!r}: {counted(len(tensors), 'input')}; give 2")
     return build.append(
         name,
         OperatorKind.MULTIPLY,
@@ -147,7 +148,7 @@ def _softmax(build: GraphBuilder, name: str, x: Tensor, splits: tuple[Split, ...
 
 def _check_distinct(where: str, tensors: Sequence[Tensor]) -> None:
     if len(tensors) < 2:
-        raise InputError(f"{where}: {len(tensors)} inputs; give at least 2")
+        raise InputError(f"{where}: {counted(len(tensors), 'input')}; give at least 2")
     made = [t.operator for t in tensors if t.operator is not None]
     if len(set(made)) < len(made):
         raise InputError(f"{where}: an input stands twice; give distinct inputs")

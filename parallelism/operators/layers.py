@@ -1,6 +1,7 @@
 """Operators with weights: dense, convolution, embedding, attention, normalisation."""
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.graph import Mode, OperatorKind, Split
 from parallelism.operators.builder import INDEX_BYTES, GraphBuilder, legal_splits
 from parallelism.operators.shapes import Tensor, check_counts, windows
@@ -165,7 +166,9 @@ def attention(
     s, width = query.shape
     t = keys.shape[0]
     if width % heads:
-        raise InputError(f"{where}: {heads} heads do not divide {width} features; choose a divisor")
+        raise InputError(
+            f"{where}: {heads} heads do not divide {counted(width, 'feature')}; choose a divisor"
+        )
     scores = heads * s * t
     flops = 2.0 * width * width * (2 * s + 2 * t) + 4.0 * s * t * width + 5.0 * scores
     # Projections, then the two batched products and the softmax between them.

@@ -5,6 +5,7 @@ from typing import Literal, get_args
 
 from codesign_base import InputError
 from codesign_base.arguments import check_flags, check_kind, told
+from codesign_base.counted import counted
 from codesign_base.hashed_once import hashed_once
 from parallelism.transformers.attention import Attention, Indexer, SlidingWindow
 from parallelism.transformers.experts import Experts
@@ -155,7 +156,7 @@ class Transformer:
         if self.experts and self.experts.first_dense >= self.layers:
             raise InputError(
                 f"transformer {self.name!r}: first_dense is {self.experts.first_dense} of "
-                f"{self.layers} layers; give fewer"
+                f"{counted(self.layers, 'layer')}; give fewer"
             )
         if self.mtp_layers and not (self.causal and self.vocabulary and not self.classes):
             raise InputError(

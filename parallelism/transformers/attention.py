@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from codesign_base import InputError
 from codesign_base.arguments import check_flags, check_kind
+from codesign_base.counted import counted
 from parallelism.transformers.limits import check_counts, check_layer_numbers
 
 
@@ -137,8 +138,8 @@ class Attention:
         )
         if self.heads % self.kv_heads:
             raise InputError(
-                f"attention: kv_heads is {self.kv_heads}, which does not divide the {self.heads} "
-                "heads; give a divisor"
+                f"attention: kv_heads is {self.kv_heads}, which does not divide the "
+                f"{counted(self.heads, 'head')}; give a divisor"
             )
         if self.wide_norm and (self.head_norm or self.latent):
             raise InputError(

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.operators.shapes import LARGEST
 from parallelism.suggestions import misspelt
 
@@ -119,7 +120,7 @@ class ConfigFields:
         if len(given) <= _SHOWN:
             return given
         if isinstance(value, list):
-            return f"a list of {len(value)} entries"
+            return f"a list of {counted(len(value), 'entry', 'entries')}"
         return f"{given[: _SHOWN - 3]}..."
 
     def count(self, *names: str, default: Any = _REQUIRED, least: int = 1) -> int:
@@ -189,7 +190,9 @@ class ConfigFields:
         if found != layers:
             of = next((n for n in _LAYERS if self.data.get(n) is not None), _LAYERS[0])
             raise self.wrong(
-                name, f"it names {found} of {layers} layers ({of}); give a kind for each{remedy}"
+                name,
+                f"it names {found} of {counted(layers, 'layer')} ({of}); give a kind for "
+                f"each{remedy}",
             )
 
     def _list(self, name: str, kind: type, remedy: str) -> list[Any]:

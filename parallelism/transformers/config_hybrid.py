@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.transformers.config_experts import (
     dense_first,
     latent_layers,
@@ -258,9 +259,10 @@ def _blocks(config: ConfigFields, *lists: str, pattern: str) -> tuple[str, list[
         blocks, others = found[given[0]], found[name]
         if len(others) != len(blocks):
             raise config.wrong(
-                name, f"it names {len(others)} blocks, but field {given[0]!r} {len(blocks)}; "
+                name,
+                f"it names {counted(len(others), 'block')}, but field {given[0]!r} {len(blocks)}; "
                 "remove one of the two",
-            )  # fmt: skip
+            )
         config.agree(given[0], blocks, name, others, same=_BLOCKS | _OLD_NAMES)
     name = given[0] if given else pattern
     return name, [(_BLOCKS | _OLD_NAMES).get(kind, kind) for kind in found[name]]

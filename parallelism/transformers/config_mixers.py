@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from codesign_base.counted import counted
 from parallelism.operators.shapes import LARGEST
 from parallelism.transformers.config_experts import of_one_width
 from parallelism.transformers.config_fields import ConfigFields
@@ -167,7 +168,8 @@ def _periodic(
     if first >= every:
         raise config.wrong(
             f"{name}_offset" if config.value(f"{name}_offset") is not None else f"{name}_period",
-            f"the offset is {first} of a period of {every} layers; give an offset below the period",
+            f"the offset is {first} of a period of {counted(every, 'layer')}; give an offset "
+            "below the period",
         )
     return tuple(range(first, layers, every))
 

@@ -7,6 +7,7 @@ from math import gcd
 from typing import get_args
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from codesign_base.whole_numbers import divisors
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.choices import Choices
@@ -47,7 +48,7 @@ def check_batch(global_batch: int, gpus: int) -> None:
     if global_batch > MOST_SAMPLES * gpus:
         raise InputError(
             f"global_batch is {global_batch}; give at most {MOST_SAMPLES} samples for each of the "
-            f"{gpus} GPUs"
+            f"{counted(gpus, 'GPU')}"
         )
 
 
@@ -121,8 +122,8 @@ def enumerate_layouts(
                 remedy = f"{fault}; give a divisor, or leave it out"
                 break
         raise InfeasibleError(
-            f"model {model.name!r}: no layout fills {gpus} GPUs with a global batch of "
-            f"{global_batch} samples of {sequence} tokens{limits}; {remedy}",
+            f"model {model.name!r}: no layout fills {counted(gpus, 'GPU')} with a global batch of "
+            f"{counted(global_batch, 'sample')} of {counted(sequence, 'token')}{limits}; {remedy}",
             fields=tuple(wanted.asked),
         )
     return found

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from codesign_base import InputError
 from codesign_base.arguments import check_flags
+from codesign_base.counted import counted
 from parallelism.transformers.limits import check_counts
 
 
@@ -63,7 +64,7 @@ class Experts:
         check_flags("experts", self)
         if self.per_token > self.count:
             raise InputError(
-                f"experts: per_token is {self.per_token} of {self.count} experts; "
+                f"experts: per_token is {self.per_token} of {counted(self.count, 'expert')}; "
                 "give at most their count"
             )
         reached = self.groups_per_token * self.count // self.groups

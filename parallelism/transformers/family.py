@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.device import Server
 from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
 from parallelism.transformers.architecture import Transformer
@@ -202,11 +203,11 @@ class LayoutFamily:
     def _keep(self, placement: Placement, whole: bool, tasks: TaskGraph) -> None:
         """Keep a task graph, and of the others the last ones, as far as memory allows."""
         # What is not reduced is one graph under both names.
-        left, counted = _MOST_KEPT - _size(tasks), {id(tasks)}
+        left, known = _MOST_KEPT - _size(tasks), {id(tasks)}
         kept = {(placement, whole): tasks}
         for key, other in reversed(list(self._built.items())):
-            left -= 0 if id(other) in counted else _size(other)
-            counted.add(id(other))
+            left -= 0 if id(other) in known else _size(other)
+            known.add(id(other))
             if left < 0:
                 break
             kept.setdefault(key, other)
@@ -311,13 +312,15 @@ class LayoutFamily:
         check_batch(self.batch, self.gpus)
         check_layout(self.model, layout)
         if layout.gpus != self.gpus:
-            raise InputError(f"layout is for {layout.gpus} GPUs; the cluster has {self.gpus}")
+            raise InputError(
+                f"layout is for {counted(layout.gpus, 'GPU')}; the cluster has {self.gpus}"
+            )
         layout.microbatches(self.batch)
         tokens = int(tokens_of(self.model, replace(layout, microbatch=1), self.sequence))
         if layout.sequence_parallel and not shares_out(self.model, layout.tensor, tokens):
             raise InputError(
                 f"layout has tensor {layout.tensor} with sequence parallelism, which does not "
-                f"divide the {tokens} tokens of a rank; give a divisor"
+                f"divide the {counted(tokens, 'token')} of a rank; give a divisor"
             )
         if record.order not in axis_orders(layout):
             raise InputError(
@@ -331,7 +334,7 @@ class LayoutFamily:
         uses = self.uses(record.layout)
         if len(uses) != len(record.stages):
             raise InputError(
-                f"stages lists {len(record.stages)} stages; the layout has {len(uses)}"
+                f"stages lists {counted(len(record.stages), 'stage')}; the layout has {len(uses)}"
             )
         for stage, (stated, use) in enumerate(zip(record.stages, uses, strict=True)):
             for name, value in asdict(use).items():

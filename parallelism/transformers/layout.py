@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from codesign_base import InputError
 from codesign_base.arguments import check_kind, told
+from codesign_base.counted import counted
 from codesign_base.hashed_once import hashed_once
 
 PipelineScheduleName = Literal[
@@ -201,8 +202,8 @@ class Layout:
         count = self.pipeline * self.virtual_stages
         if len(self.stage_layers) != count:
             raise InputError(
-                f"layout: stage_layers lists {len(self.stage_layers)} parts; give one number for "
-                f"each of pipeline * virtual_stages = {count}"
+                f"layout: stage_layers lists {counted(len(self.stage_layers), 'part')}; give one "
+                f"number for each of pipeline * virtual_stages = {count}"
             )
         for layers in self.stage_layers:
             whole = isinstance(layers, int) and not isinstance(layers, bool)

@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from codesign_base import InputError
 from codesign_base.arguments import check_flags, told
+from codesign_base.counted import counted
 from parallelism.transformers.limits import check_counts, check_layer_numbers
 
 Recurrence = Literal[
@@ -151,7 +152,8 @@ class LinearAttention:
         same = self.kind in ("kda", "lightning", "short-convolution")
         if self.heads % self.key_heads or (same and self.heads != self.key_heads):
             raise InputError(
-                f"linear attention: key_heads is {self.key_heads} beside {self.heads} heads; give "
+                f"linear attention: key_heads is {self.key_heads} beside "
+                f"{counted(self.heads, 'head')}; give "
                 + ("the same of both" if same else "a divisor")
             )
         widths = {"key_heads": self.key_heads, "value_width": self.value_width}

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from codesign_base.hashed_once import hashed_once
 from parallelism.taskgraph import Group
 from parallelism.transformers.layout import Layout
@@ -58,8 +59,8 @@ class Placement:
             )
         if self.layout.gpus % self.gpus_per_server:
             raise InputError(
-                f"layout: {self.layout.gpus} GPUs fill no whole servers of "
-                f"{self.gpus_per_server}; change a degree"
+                f"layout: {counted(self.layout.gpus, 'GPU fills', 'GPUs fill')} no whole servers "
+                f"of {self.gpus_per_server}; change a degree"
             )
         if sorted(self.order) != sorted(AXES):
             raise InputError(f"placement: order is {self.order}; permute {', '.join(AXES)}")

@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.suggestions import suggestion
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention, Indexer, LatentAttention, SlidingWindow
@@ -311,23 +312,22 @@ def get_transformer(name: str, /, **overrides: Any) -> Transformer:
 
 def describe(model: Transformer) -> str:
     """Return one line that tells a transformer from its neighbours."""
-    heads = f"{model.attention.heads} heads"
+    heads = counted(model.attention.heads, "head")
     if model.attention.latent is not None:
         heads += " of latent attention"
         if model.indexer is not None:
             heads += f" to {model.indexer.keys} chosen keys"
     elif model.attention.kv_heads < model.attention.heads:
-        heads += f" on {model.attention.kv_heads} keys"
+        heads += f" on {counted(model.attention.kv_heads, 'key')}"
     experts = model.experts
-    routed = f", {experts.per_token} of {experts.count} experts" if experts else ""
+    routed = f", {experts.per_token} of {counted(experts.count, 'expert')}" if experts else ""
     near = ""
     if model.window is not None:
         sliding = sum(model.slides(layer) for layer in range(model.layers))
-        near = f", {sliding} layers meet {model.window.width} keys"
+        near = f", {counted(sliding, 'layer meets', 'layers meet')} {model.window.width} keys"
     if model.linear is not None:
         through = sum(model.has_linear(layer) for layer in range(model.layers))
-        near += f", {through} layers of {model.linear.kind}"
+        near += f", {counted(through, 'layer')} of {model.linear.kind}"
         near += " beside attention" * model.linear.beside_attention
-    return (
-        f"{model.layers} layers of {model.hidden}, {heads}{near}{routed}, sequence {model.sequence}"
-    )
+    layers = counted(model.layers, "layer")
+    return f"{layers} of {model.hidden}, {heads}{near}{routed}, sequence {model.sequence}"

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.transformers.layout import (
     FOLDED,
     LOOPED,
@@ -131,16 +132,16 @@ def build_schedule(
             f"pipeline schedule: chunks is {chunks} with {name!r}; give {1 + (name in FOLDED)}, or "
             f"{' or '.join(LOOPED)}"
         )
+    several = counted(microbatches, "microbatch is", "microbatches are")
     if name == "interleaved" and microbatches % stages:
         raise InputError(
-            f"pipeline schedule: {microbatches} microbatches are no multiple of {stages} stages, "
-            "which 'interleaved' needs; choose another batch, microbatch, degree or schedule"
+            f"pipeline schedule: {several} no multiple of {stages} stages, which 'interleaved' "
+            "needs; choose another batch, microbatch, degree or schedule"
         )
     if name == "breadth-first" and microbatches < stages:
         raise InputError(
-            f"pipeline schedule: {microbatches} microbatches are fewer than the {stages} stages, "
-            "of which 'breadth-first' needs as many; choose another batch, microbatch, degree or "
-            "schedule"
+            f"pipeline schedule: {several} fewer than the {stages} stages, of which "
+            "'breadth-first' needs as many; choose another batch, microbatch, degree or schedule"
         )
     makers: dict[PipelineScheduleName, Callable[[int], IntArray]] = {
         "gpipe": lambda _: _gpipe(microbatches),

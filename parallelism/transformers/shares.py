@@ -5,6 +5,7 @@ from functools import lru_cache
 from math import ceil
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention
 from parallelism.transformers.implementation import Implementation
@@ -220,13 +221,13 @@ def check_layout(model: Transformer, layout: Layout) -> None:
     if layout.stage_layers:
         if sum(layout.stage_layers) != model.layers:
             raise InputError(
-                f"layout: stage_layers adds up to {sum(layout.stage_layers)} layers; give the "
-                f"{model.layers} of {model.name}"
+                f"layout: stage_layers adds up to {counted(sum(layout.stage_layers), 'layer')}; "
+                f"give the {model.layers} of {model.name}"
             )
     elif chunks > model.layers:
         raise InputError(
-            f"layout: pipeline * virtual_stages is {chunks}, more than the {model.layers} layers "
-            f"of {model.name}; give fewer stages"
+            f"layout: pipeline * virtual_stages is {chunks}, more than the "
+            f"{counted(model.layers, 'layer')} of {model.name}; give fewer stages"
         )
     count = model.experts.count if model.experts else 1
     if count % layout.expert:

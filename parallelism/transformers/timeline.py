@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.transformers.schedules import PassKind, PipelineSchedule
 from parallelism.transformers.timeline_kernels import pass_ends
 
@@ -134,8 +135,8 @@ def pass_seconds(schedule: PipelineSchedule, times: PassTimes) -> tuple[FloatArr
     columns = (times.forward, times.backward, times.weight, times.send, times.send_back)
     if any(column.shape != (parts,) for column in columns):
         raise InputError(
-            f"pipeline timeline: times of {len(times.forward)} parts for a schedule of {parts}; "
-            "give one a part"
+            f"pipeline timeline: times of {counted(len(times.forward), 'part')} for a schedule of "
+            f"{parts}; give one a part"
         )
     part = _part_of(schedule)
     return _by_kind(schedule, times)[schedule.passes[:, :, 0], part], part

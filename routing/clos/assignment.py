@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import ClosFlows
 
@@ -53,7 +54,9 @@ def check_assignment(clos: Clos, flows: ClosFlows, spine: IntArray) -> None:
     """Raise InputError unless exactly the flows that leave their ToR have an existing spine."""
     flows.check_fits(clos)
     if spine.shape != (flows.count,):
-        raise InputError(f"the assignment has {spine.size} spines for {flows.count} flows")
+        raise InputError(
+            f"the assignment has {counted(spine.size, 'spine')} for {counted(flows.count, 'flow')}"
+        )
     bad = np.where(flows.crosses, (spine < 0) | (spine >= clos.spines), spine != -1)
     if bad.any():
         flow = int(np.flatnonzero(bad)[0])

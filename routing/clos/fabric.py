@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -109,8 +110,8 @@ class Clos:
         """
         if tors < 1 or spines < 1 or cables < 1 or not (np.isfinite(capacity) and capacity > 0):
             raise InputError(
-                f"a uniform Clos of {tors} ToRs, {spines} spines, {cables} cables a pair of "
-                f"capacity {capacity}; give positive numbers"
+                f"a uniform Clos of {counted(tors, 'ToR')}, {spines} spines, {cables} cables a "
+                f"pair of capacity {capacity}; give positive numbers"
             )
         if tors * spines > MOST:
             raise InputError(

@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import ClosFlows
 
@@ -139,8 +140,9 @@ def ring_flow_bytes(copy_bytes: float, group: int, replicas: int) -> float:
     """
     if not (np.isfinite(copy_bytes) and copy_bytes > 0) or group < 1 or replicas < 2:
         raise InputError(
-            f"{copy_bytes} bytes over {group} accelerators and {replicas} replicas; give positive "
-            "bytes, one or more accelerators, two or more replicas"
+            f"{copy_bytes} bytes over {counted(group, 'accelerator')} and "
+            f"{counted(replicas, 'replica')}; give positive bytes, one or more accelerators, two "
+            "or more replicas"
         )
     # In whole numbers: a quotient of floats may round up to the next byte.
     shard = -(-int(np.ceil(copy_bytes)) // group)

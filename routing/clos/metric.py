@@ -18,6 +18,7 @@ from functools import cached_property
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from routing.clos.arrays_kernels import ClosPaths, SmallInts
 from routing.clos.assignment import Assignment, check_assignment
 from routing.clos.fabric import Clos, FloatArray, IntArray
@@ -144,7 +145,7 @@ def compare_vectors(left: FloatArray, right: FloatArray, tolerance: float = TOLE
         1 if the left is better, -1 if the right is, 0 if they are equal.
     """
     if left.shape != right.shape:
-        raise InputError(f"vectors of {left.size} and {right.size} jobs do not compare")
+        raise InputError(f"vectors of {left.size} and {counted(right.size, 'job')} do not compare")
     differ = np.abs(left - right) > tolerance * np.maximum(np.abs(left), np.abs(right))
     if not differ.any():
         return 0

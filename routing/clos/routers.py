@@ -3,6 +3,7 @@
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from routing.clos.arrays_kernels import SmallInts
 from routing.clos.assignment import Assignment, check_connected
 from routing.clos.fabric import Clos, IntArray
@@ -65,7 +66,8 @@ def route(
     flows.check_fits(clos)
     if previous is not None and previous.spine.shape != (flows.count,):
         raise InputError(
-            f"previous has {previous.spine.size} spines for {flows.count} flows; give one a flow"
+            f"previous has {counted(previous.spine.size, 'spine')} for "
+            f"{counted(flows.count, 'flow')}; give one a flow"
         )
     check_connected(clos, flows)
     if method == "optimum":

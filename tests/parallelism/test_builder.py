@@ -197,7 +197,7 @@ def test_memory_equals_a_plain_loop_whatever_was_asked_before(case, data):
         (OperatorConfig(5, 1, Mode.OUTPUT, (0, 1, 2, 3, 4)), "does not divide the global batch"),
         (OperatorConfig(1, 5, Mode.OUTPUT, (0, 1, 2, 3, 4)), "cannot be split 5 ways"),
         (OperatorConfig(2, 1, Mode.OUTPUT, (0, 0)), "holds two parts"),
-        (OperatorConfig(2, 1, Mode.OUTPUT, (0,)), "2 parts on 1 servers"),
+        (OperatorConfig(2, 1, Mode.OUTPUT, (0,)), "2 parts on 1 server"),
         (OperatorConfig(1, 1, Mode.OUTPUT, (9,)), "server 9 does not exist"),
         (OperatorConfig(0, 1, Mode.OUTPUT, ()), "give at least 1"),
     ],

@@ -144,7 +144,7 @@ def change(path: list[Any], value: Any) -> dict[str, Any]:
         (["operators", 1, "name"], "history", "the name 'history' stands twice"),
         (["operators", 1, "name"], "photo", "the name 'photo' stands twice"),
         (["operators", 1], 7, "operator 2: the entry is 7"),
-        (["operators", 0, "inputs"], ["profile"], "has 1 inputs; its kind takes 0"),
+        (["operators", 0, "inputs"], ["profile"], "has 1 input; its kind takes 0"),
         (["operators", 2, "kernel"], 99, "kernel 99 is wider than the input of 64"),
         (["operators", 2, "in_channels"], 5, "in_channels is 5, but its input has 3"),
         (["operators", 2, "inputs"], ["profile"], "not an image"),

@@ -206,7 +206,7 @@ def test_list_models_sums_the_graphs() -> None:
         ),
         (lambda: dlrm(dim=True), "dim is True"),
         (lambda: dlrm(lookup_skew=-1.0), "lookup_skew is -1.0; give an exponent of at least 0"),
-        (lambda: dlrm(tables=2, dims=[4]), "dims has 1 numbers for 2 tables; give one for each"),
+        (lambda: dlrm(tables=2, dims=[4]), "dims has 1 number for 2 tables; give one for each"),
         (lambda: dlrm(tables=1, dims=[0]), "a value of dims is 0; give a whole number"),
         (lambda: dlrm(batch_per_gpu=0), "batch_per_gpu is 0"),
         (lambda: dlrm(top_width=10**16), "top_width"),
@@ -233,7 +233,7 @@ def test_builder_rejects_impossible_shapes() -> None:
     made = dense(build, "made", a, 3)
     for step, message in (
         (lambda: add(build, "x", [a, b]), "different shapes"),
-        (lambda: add(build, "x", [a]), "1 inputs; give at least 2"),
+        (lambda: add(build, "x", [a]), "1 input; give at least 2"),
         (lambda: add(build, "x", [made, made]), "stands twice"),
         (lambda: multiply(build, "x", [a, a, a]), "3 inputs; give 2"),
         (lambda: concat(build, "x", [a, image]), "differ outside the feature axis"),

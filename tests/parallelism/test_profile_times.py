@@ -100,7 +100,7 @@ def test_gaps_follow_the_rules_and_are_noted_once(tmp_path: Path) -> None:
     assert forward == pytest.approx([16e-3, 8e-3 * (2 / 3), 1e-3, 0.5e-3])
     model.operator_time(toy, toy.index("table"), 64, 2, 2, Mode.OUTPUT)
     assert [note for note in model.notes if "no measurement" in note] == [
-        "Dense_8_8: no measurement at 1 parts; scaled from 2 in proportion to 1/parts",
+        "Dense_8_8: no measurement at 1 part; scaled from 2 in proportion to 1/parts",
         "Dense_8_8: no measurement at 16, 32 parts; continued from 4 and 8",
         "Dense_8_8: no measurement at 3 parts; interpolated between 2 and 4",
         "Embed_100x4: no measurement at 4 parts; scaled from 1 in proportion to 1/parts",

@@ -260,5 +260,5 @@ def test_refusals(arguments: dict, words: str) -> None:
 
 
 def test_elements_of_one_byte_are_refused() -> None:
-    with pytest.raises(InputError, match="1 bytes"):
+    with pytest.raises(InputError, match="elements of 1 byte cannot"):
         Workshop(torch, "cpu", 1)

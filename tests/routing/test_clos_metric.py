@@ -115,7 +115,7 @@ def test_comparison_is_lexicographic_with_a_tolerance():
 @pytest.mark.parametrize(
     ("spine", "message"),
     [
-        ([0], "1 spines for 2 flows"),
+        ([0], "1 spine for 2 flows"),
         ([0, 0], r"flow 1 is assigned spine 0; it needs -1"),
         ([2, -1], r"flow 0 is assigned spine 2; it needs 0..1"),
         ([-1, -1], r"flow 0 is assigned spine -1"),

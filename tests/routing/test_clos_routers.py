@@ -77,7 +77,7 @@ def test_errors_name_the_input():
     for method in ROUTERS:
         with pytest.raises(InfeasibleError, match=r"flow 0 from ToR 0 to ToR 1 has no spine"):
             route(cut, flows, method)
-    with pytest.raises(InputError, match="previous has 2 spines for 1 flows"):
+    with pytest.raises(InputError, match="previous has 2 spines for 1 flow"):
         route(clos, flows, "best", previous=Assignment(np.array([0, 0])))
     with pytest.raises(InputError, match="time_limit"):
         route(clos, flows, "optimum", time_limit=0.0)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.bandwidth.model.collectives import PartialGroups
 from topoopt.bandwidth.model.communicator import (
     PHASES,
@@ -238,8 +239,8 @@ def _notes(
         )
         if not discrete.complete:
             notes.append(
-                f"the search over rates stopped at {discrete.nodes} nodes; the gap states what "
-                "may be missed"
+                f"the search over rates stopped at {counted(discrete.nodes, 'node')}; the gap "
+                "states what may be missed"
             )
     return tuple(dict.fromkeys(notes))
 
@@ -283,7 +284,8 @@ def _communicators(
     listed = [given] if isinstance(given, Communicator) else list(given)
     if len(listed) != len(jobs):
         raise InputError(
-            f"{len(listed)} communicators for {len(jobs)} workloads; give one each, in order"
+            f"{counted(len(listed), 'communicator')} for {counted(len(jobs), 'workload')}; give "
+            "one each, in order"
         )
     for job, group in zip(jobs, listed, strict=True):
         if not isinstance(job, LayerWorkload):
@@ -295,8 +297,9 @@ def _communicators(
         for index, phase in enumerate(PHASES):
             if len(group.groups[index].sizes) != network.dimensions:
                 raise InputError(
-                    f"communicator: {phase} has {len(group.groups[index].sizes)} dimensions, "
-                    f"the network {network.dimensions}; make it for this network"
+                    f"communicator: {phase} has "
+                    f"{counted(len(group.groups[index].sizes), 'dimension')}, the network "
+                    f"{network.dimensions}; make it for this network"
                 )
     return list(listed)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from codesign_base.counted import counted
 from topoopt.base.option_groups import Options, option, takes
 from topoopt.cli import common
 
@@ -275,7 +276,7 @@ def _progress() -> "SweepProgress":
             seen[0] = tenth
             shown = f"{best:.6g}" if best < float("inf") else "none yet"
             print(
-                f"search: {done} of {total} designs, best objective {shown}",
+                f"search: {done} of {counted(total, 'design')}, best objective {shown}",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
 

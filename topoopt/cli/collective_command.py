@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.base.text import table_lines
 from topoopt.cli import common
 from topoopt.problem.units import format_bytes, format_time, parse_bytes
@@ -135,7 +136,7 @@ def _text(choice: "CollectiveChoice", sizes: list[float], name: str) -> str:
     left_out &= all(schedule.name != "joint-trees" for schedule in choice.schedules)
     return "\n".join(
         [
-            f"{choice.collective}{rooted} over {len(choice.members)} hosts of {name}",
+            f"{choice.collective}{rooted} over {counted(len(choice.members), 'host')} of {name}",
             *table_lines([head, *rows]),
             f"fastest: {', '.join(steps)}",
             *[f"trees of the best rate are made for up to {MOST_PACKED} hosts"] * left_out,

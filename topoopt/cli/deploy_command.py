@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.cli import common
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def deploy_command(
         write_files(written, output)
         notes = written["NOTES.txt"].splitlines()
         report |= {"output": str(output), "notes": notes}
-        lines.append(f"deployment of {len(made.servers)} hosts written to {output}")
+        lines.append(f"deployment of {counted(len(made.servers), 'host')} written to {output}")
         lines += [f"note: {note}" for note in notes]
     if written is not None and check:
         kept = "" if output is None else f"{output} is written, but not checked"
@@ -111,13 +112,14 @@ def _verify(
     verdict = verify_cabling(made, *read_neighbours(path, made))
     report["cabling"] = asdict(verdict)
     if not verdict.wrong:
-        lines.append(f"cabling: ok ({verdict.checked} ports hear whom they should)")
+        heard = counted(verdict.checked, "port hears whom it", "ports hear whom they")
+        lines.append(f"cabling: ok ({heard} should)")
         return []
     lines += [f"wrong: {each}" for each in verdict.wrong]
     lines += [f"repair {number}: {each}" for number, each in enumerate(verdict.repairs, start=1)]
     return [
         f"ports that hear another than planned: {len(verdict.wrong)}; see the "
-        f"{len(verdict.repairs)} repairs"
+        f"{counted(len(verdict.repairs), 'repair')}"
     ]
 
 
@@ -134,8 +136,8 @@ def _check(
     if checked.faults:
         return list(checked.faults)
     lines.append(
-        f"files: ok ({checked.pairs} pairs of servers and {checked.channels} RDMA channels go "
-        "over the plan's cables)"
+        f"files: ok ({counted(checked.pairs, 'pair')} of servers and "
+        f"{counted(checked.channels, 'RDMA channel')} go over the plan's cables)"
     )
     repair = repair_of(made)
     report["repair"] = None
@@ -147,8 +149,8 @@ def _check(
         if followed.faults:
             return [f"without cable {repair.label}: {fault}" for fault in followed.faults]
         lines.append(
-            f"files without cable {repair.label}: ok ({followed.pairs} pairs go around it, and "
-            "addresses stay)"
+            f"files without cable {repair.label}: ok ("
+            f"{counted(followed.pairs, 'pair goes', 'pairs go')} around it, and addresses stay)"
         )
     reason = why_not()
     if reason is not None:
@@ -160,8 +162,8 @@ def _check(
     if tried.faults:
         return list(tried.faults)
     lines.append(
-        f"namespaces: ok ({tried.pairs} pairs reached with {tried.probes} packets, "
-        f"{tried.cables} ways from port to port)"
+        f"namespaces: ok ({counted(tried.pairs, 'pair')} reached with "
+        f"{counted(tried.probes, 'packet')}, {counted(tried.cables, 'way')} from port to port)"
     )
     if tried.pulled is not None:
         lines.append(f"namespaces without cable {tried.pulled}: ok (pulled, and routes made anew)")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.cli import common
 
 if TYPE_CHECKING:
@@ -237,14 +238,17 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
     computed = int((tasks.kind == TaskKind.COMPUTE).sum())
     omitted = computed - int(np.isin(file.task_type, COMPUTES).sum())
     if omitted:
-        notes.append(f"{omitted} optimizer steps that wait for an AllReduce are left out")
+        one = "optimizer step that waits for an AllReduce is"
+        more = "optimizer steps that wait for an AllReduce are"
+        notes.append(f"{counted(omitted, one, more)} left out")
     reduced = sum(len(tasks.groups[g]) > 1 for g in tasks.first[tasks.collective].tolist())
     if reduced and not file.ring_size.size:
         messages = int((file.task_type == FbufTask.NOMINAL_COMM).sum())
         messages -= int((tasks.kind == TaskKind.TRANSFER).sum())
+        noun = collective_noun(tasks).removesuffix("s")
         notes.append(
-            f"{reduced} {collective_noun(tasks)} are in the file as {messages} messages, round by "
-            "round"
+            f"{counted(reduced, f'{noun} is', f'{noun}s are')} in the file as "
+            f"{counted(messages, 'message')}, round by round"
         )
     if not file.ring_size.size:
         return notes
@@ -252,8 +256,8 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
     moved = moved_ring_edges(built.fabric, own)
     if moved:
         notes.append(
-            f"{moved} ring edges take one path in the file, which the plan splits over several: "
-            "the format has one list of links a ring"
+            f"{counted(moved, 'ring edge takes', 'ring edges take')} one path in the file, which "
+            "the plan splits over several: the format has one list of links a ring"
         )
     if int(file.ring_size.min()) < file.nodes:
         notes.append(

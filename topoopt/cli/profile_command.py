@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from codesign_base.counted import counted
 from topoopt.base.atomic import write_text_atomically
 from topoopt.cli import common
 
@@ -51,8 +52,9 @@ def profile_command(
     )
     write_text_atomically(output, json.dumps(measured.document, indent=1) + "\n")
     print(
-        f"{measured.measurements} measurements of {measured.operators} operator shapes on "
-        f"{measured.device}; {measured.left_out} left out for time or memory"
+        f"{counted(measured.measurements, 'measurement')} of "
+        f"{counted(measured.operators, 'operator shape')} on {measured.device}; "
+        f"{measured.left_out} left out for time or memory"
     )
     if measured.by_counts:
         print(f"timed by their FLOPs and bytes, or cut: {', '.join(measured.by_counts)}")

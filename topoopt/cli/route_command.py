@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.cli import common
 from topoopt.problem.units import format_bytes, format_time, parse_time
 
@@ -124,9 +125,11 @@ def _report(routed: "RoutedTraffic", seconds: float, allreduce: str) -> dict[str
 def _text(report: dict[str, Any]) -> str:
     rings = "as ring edges" if report["allreduce"] == "rings" else "left out"
     longest = report["worst_path_hops"]
+    hosts, links = counted(report["hosts"], "host"), counted(report["links"], "link")
     lines = [
-        f"{report['method']} on {report['network']}: {report['hosts']} hosts, "
-        f"{report['links']} links, {format_bytes(report['demand_bytes'])} (AllReduce {rings})",
+        f"{report['method']} on {report['network']}: {hosts}, "
+        f"{links}, {format_bytes(report['demand_bytes'])} "
+        f"(AllReduce {rings})",
         f"distance: diameter {report['diameter']}, mean {report['mean_distance']:.3f} hops, "
         f"weighted by traffic {report['mean_distance_weighted']:.3f}"
         + (f", longest path {longest}" if longest is not None else ""),
@@ -143,7 +146,6 @@ def _text(report: dict[str, Any]) -> str:
         )
     if report["rounding_loss"] is not None:
         lines.append(f"one path a pair costs {report['rounding_loss']:.2%}")
-    lines.append(
-        f"forwarding: at most {report['rules_per_host']} rules a host, by {report['rules_by']}"
-    )
+    rules = counted(report["rules_per_host"], "rule")
+    lines.append(f"forwarding: at most {rules} a host, by {report['rules_by']}")
     return "\n".join(lines)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.base.text import table_lines
 from topoopt.cli import common
 from topoopt.problem.units import format_bytes, format_time, parse_bytes
@@ -240,12 +241,12 @@ def _text(
     from topoopt.fabric.report import LinkUse, collective_noun
 
     tasks, collectives = workload.tasks, collective_noun(workload.tasks)
-    servers = "server" if tasks.servers == 1 else "servers"
     compat = f", compat {document['compat']}" if document["compat"] else ""
     if document["schedule"] != "plain":
         compat += f", {document['schedule']}"
     lines = [
-        f"{workload.name}: {workload.kind} of {tasks.servers} {servers}, {tasks.tasks} tasks",
+        f"{workload.name}: {workload.kind} of {counted(tasks.servers, 'server')}, "
+        f"{counted(tasks.tasks, 'task')}",
         f"fabric: {replay.about}",
     ]
     took = f"{document['model']} model{compat}, simulated in {format_time(document['wall_time_s'])}"
@@ -253,8 +254,9 @@ def _text(
         lines.append(f"iteration time {format_time(report.makespan_s)} ({took})")
     else:
         lines += [
-            f"iteration time {format_time(copies.mean)}: mean of {copies.times.size} copies with "
-            f"delays within 2 %, spread {format_time(copies.spread)} ({took})",
+            f"iteration time {format_time(copies.mean)}: mean of "
+            f"{counted(copies.times.size, 'copy', 'copies')} with delays within 2 %, spread "
+            f"{format_time(copies.spread)} ({took})",
             f"the unperturbed run, {format_time(report.makespan_s)}, in detail:",
         ]
     lines += [
@@ -308,7 +310,7 @@ def _text(
 
     used = sum(link.bytes > 0.0 for link in report.links)
     if used:
-        head = f"hottest of {used} links in use"
+        head = f"hottest of {counted(used, 'link')} in use"
         hot = [row(link) for link in report.hottest(_SHOWN)]
         lines += ["", *table_lines([(head, "bytes", "utilisation"), *hot])]
     return lines

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.base.text import table_lines
 from topoopt.cli import common
 
@@ -93,7 +94,7 @@ def _lines(model: str, size: "SpaceSize") -> list[str]:
         for group in size.groups
     ]
     return [
-        f"{model} on {size.servers} servers, global batch {size.batch}",
+        f"{model} on {counted(size.servers, 'server')}, global batch {size.batch}",
         *table_lines(rows),
         f"strategies, identical operators tied:   10^{size.tied_log10:.1f}",
         f"strategies, every operator for itself:  10^{size.untied_log10:.1f}",

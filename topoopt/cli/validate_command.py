@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.base.text import table_lines
 from topoopt.cli import common
 
@@ -119,12 +120,15 @@ def _validate_runs(path: Path, as_json: bool) -> None:
     )
     over = [run.name for run in found.runs if not run.fits]
     names = f": {'; '.join(over)}" if over else ""
-    said = f"Of {len(found.runs)} runs {len(over)} do not fit into memory by the model{names}."
+    said = (
+        f"Of {counted(len(found.runs), 'run')} {len(over)} do not fit into memory by the model"
+        f"{names}."
+    )
     floor = found.floor
     if floor.jobs:
         said += (
-            f" {floor.runs} of them are of {floor.jobs} jobs that were published with other times, "
-            f"so that no model has a mean below {_percent(floor.mean)} or a max below "
+            f" {floor.runs} of them are of {counted(floor.jobs, 'job')} that were published with "
+            f"other times, so that no model has a mean below {_percent(floor.mean)} or a max below "
             f"{_percent(floor.max)}."
         )
     print("\n".join(wrap(said, 98)))
@@ -252,7 +256,7 @@ def _text(found: "Validation", models: tuple[str, ...]) -> list[str]:
         reasons: dict[str, list[str]] = {}
         for case in skipped:
             reasons.setdefault(str(case.skipped), []).append(case.name)
-        lines.append(f"skipped {len(skipped)} cases:")
+        lines.append(f"skipped {counted(len(skipped), 'case')}:")
         for reason, names in reasons.items():
             listed = ", ".join(names)
             lines.append(f"  {reason}:")

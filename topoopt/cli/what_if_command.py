@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.base.progress import Progress
 from topoopt.base.text import table_lines
 from topoopt.cli import common
@@ -145,8 +146,8 @@ def _each_lines(document: dict[str, Any]) -> list[str]:
         rows.append((f"{cable['source']}-{cable['target']}", str(cable["cables"]), *took))
     more = f"; the worst {_NAMED}, --json has all" if len(lost) > _NAMED else ""
     return [
-        f"iteration {format_time(whole)} undamaged; each of {len(lost)} places of a cable without "
-        f"one{more}",
+        f"iteration {format_time(whole)} undamaged; each of {counted(len(lost), 'place')} of a "
+        f"cable without one{more}",
         "",
         *table_lines(rows),
     ]
@@ -204,11 +205,11 @@ def _lines(document: dict[str, Any], what: str) -> list[str]:
         ]
         slow = "-" if row["mean_s"] is None else f"{row['mean_s'] / whole / share:.3f}x"
         rows.append((name, *times, slow, str(row["disconnected"])))
-    failed = {"links": "cable", "ports": "port", "servers": "server"}[what]
-    failed += "s" if document[f"fail_{what}"] > 1 else ""
+    noun = {"links": "cable", "ports": "port", "servers": "server"}[what]
+    failed = counted(document[f"fail_{what}"], f"failed {noun}")
+    trials = counted(document["trials"], "trial")
     lines = [
-        f"iteration {format_time(whole)} undamaged; {document['trials']} trials of "
-        f"{document[f'fail_{what}']} failed {failed}, seed {document['seed']}",
+        f"iteration {format_time(whole)} undamaged; {trials} of {failed}, seed {document['seed']}",
         "",
         *table_lines(rows),
     ]
@@ -216,7 +217,6 @@ def _lines(document: dict[str, Any], what: str) -> list[str]:
         lines += ["", f"the others go on with {share:.1%} of the batch"]
         if document["does_not_fit"]:
             lines.append(
-                f"in {document['does_not_fit']} of {document['trials']} trials they do not: "
-                f"{document['why_not']}"
+                f"in {document['does_not_fit']} of {trials} they do not: {document['why_not']}"
             )
     return lines

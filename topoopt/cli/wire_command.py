@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.base.text import table_lines
 from topoopt.cli import common
 from topoopt.problem.units import format_bandwidth, format_time
@@ -139,9 +140,9 @@ def _text(workload: "Workload", cluster: "Cluster", wired: "Wired") -> list[str]
     pair = wired.pair
     assert pair.topology is not None  # of two or more servers
     lines = [
-        f"{workload.name}: {workload.kind} of {cluster.servers} servers, "
-        f"{workload.tasks.tasks} tasks",
-        f"iteration time {format_time(pair.time)} on {cluster.degree} ports of "
+        f"{workload.name}: {workload.kind} of {counted(cluster.servers, 'server')}, "
+        f"{counted(workload.tasks.tasks, 'task')}",
+        f"iteration time {format_time(pair.time)} on {counted(cluster.degree, 'port')} of "
         f"{format_bandwidth(cluster.port_rate)} a server, {pair.routing.value} routes",
         f"ports: {pair.topology.degree_allreduce} for rings, {pair.topology.degree_transfer} for "
         "transfers",

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.reading import parse_json, parse_yaml, read_text, wrong_value
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.jobs import RingJob, place_rings, ring_flow_bytes
@@ -155,7 +156,9 @@ def _job(
 def _given(places: list[list[str]], clos: Clos, group: int, replicas: int) -> IntArray:
     """Return rings from one list of NIC ranges a replica."""
     if len(places) != replicas:
-        raise InputError(f"placement lists {len(places)} replicas of {replicas}; list each")
+        raise InputError(
+            f"placement lists {counted(len(places), 'replica')} of {replicas}; list each"
+        )
     rows = []
     for number, ranges in enumerate(places, start=1):
         nics: list[int] = []
@@ -173,8 +176,8 @@ def _given(places: list[list[str]], clos: Clos, group: int, replicas: int) -> In
             nics += range(tor * clos.nics_per_tor + first, tor * clos.nics_per_tor + last + 1)
         if len(nics) != group:
             raise InputError(
-                f"placement gives replica {number} {len(nics)} NICs; a copy needs {group} "
-                "(tensor x pipeline)"
+                f"placement gives replica {number} {counted(len(nics), 'NIC')}; a copy needs "
+                f"{group} (tensor x pipeline)"
             )
         rows.append(nics)
     return np.array(rows, dtype=np.int64).T.copy()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, place_rings, ring_flow_bytes
 
@@ -123,14 +124,17 @@ def draw_jobs(
         If no set fits.
     """
     if count < 1 or not models:
-        raise InputError(f"{count} jobs of {len(models)} kinds; draw 1+ jobs of 1+ kinds")
+        raise InputError(
+            f"{counted(count, 'job')} of {counted(len(models), 'kind')}; draw 1+ jobs of 1+ kinds"
+        )
     rng = np.random.default_rng(seed)
     room = clos.tors * clos.nics_per_tor
     sizes = np.array([model.group * replicas for model in models])
     if count * sizes.min() > room:
         raise InfeasibleError(
-            f"{count} jobs with {replicas} replicas need at least {count * sizes.min()} NICs; the "
-            f"fabric has {room}: take fewer jobs or replicas, or more ToRs"
+            f"{counted(count, 'job')} with {counted(replicas, 'replica')} would fill at least "
+            f"{count * sizes.min()} NICs; the fabric has {room}: take fewer jobs or replicas, or "
+            "more ToRs"
         )
     drawn = rng.integers(len(models), size=count)
     while sizes[drawn].sum() > room:

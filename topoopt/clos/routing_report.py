@@ -9,6 +9,7 @@ from time import perf_counter
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from routing.clos.assignment import Assignment
 from routing.clos.bounds import bound_of_paths, gap
 from routing.clos.fabric import Clos
@@ -173,9 +174,9 @@ def report_lines(report: RoutingReport) -> list[str]:
             f"{report.bound[0]:.3f}"
         )
     return [
-        f"{report.flows} flows of {len(report.jobs)} jobs on {report.tors} ToRs x "
-        f"{report.spines} spines ({report.live_spines} live), method {report.method}, "
-        f"{format_time(report.controller_time_s)}",
+        f"{counted(report.flows, 'flow')} of {counted(len(report.jobs), 'job')} on "
+        f"{counted(report.tors, 'ToR')} x {counted(report.spines, 'spine')} ({report.live_spines} "
+        f"live), method {report.method}, {format_time(report.controller_time_s)}",
         "",
         *table_lines(rows),
         "",

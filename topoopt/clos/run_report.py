@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from codesign_base.counted import counted
 from routing.clos.fabric import Clos
 from topoopt.base.text import table_lines
 from topoopt.base.version import installed_version
@@ -51,8 +52,9 @@ def run_lines(
     jobs = results[0].jobs
     flows = sum(job.flows for job in jobs)
     lines = [
-        f"{len(jobs)} jobs, {flows} flows a step, {epochs} epochs on {clos.tors} ToRs x "
-        f"{clos.spines} spines ({clos.live_spines.size} live)",
+        f"{counted(len(jobs), 'job')}, {counted(flows, 'flow')} a step, "
+        f"{counted(epochs, 'epoch')} on {counted(clos.tors, 'ToR')} x "
+        f"{counted(clos.spines, 'spine')} ({clos.live_spines.size} live)",
         "",
         "slowdown over the uncongested floor, all jobs and epochs",
     ]

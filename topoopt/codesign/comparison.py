@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from codesign_base import InputError
 from codesign_base.arguments import check_kind, check_path, several, whole
+from codesign_base.counted import counted
 from parallelism.reading import parse_json, schema_fault
 from parallelism.record_fields import Amount, Count, Whole
 from topoopt.base.display import shown
@@ -170,7 +171,7 @@ class Comparison:
             )
             for r in self.fabrics
         ]
-        servers = f"{self.servers} server{'s' * (self.servers != 1)}"
+        servers = counted(self.servers, "server")
         title = f"{self.model} on {servers}, degree {self.degree}"
         bound = f"lower bound on any wiring of this degree: {format_time(self.lower_bound_s)}"
         refused = [f"not built: {name}: {why}" for name, why in self.refused.items()]

@@ -16,6 +16,7 @@ from codesign_base.arguments import (
     told,
     whole,
 )
+from codesign_base.counted import counted
 from topoopt.base.answers import read_answers, write_answers
 from topoopt.base.frames import frame, new_axes
 from topoopt.base.progress import Progress, ProgressCallback
@@ -406,7 +407,7 @@ def _costs_and_times(designs: Sequence[Design]) -> tuple[list[float], list[float
 
 
 def _designs(designs: tuple[Design, ...]) -> str:
-    return f"{len(designs)} design{'' if len(designs) == 1 else 's'}"
+    return counted(len(designs), "design")
 
 
 def _planned(
@@ -453,7 +454,7 @@ def _numbered(
     if progress is None:
         return None
     rate = format_bandwidth(point.bandwidth_bytes_per_s)
-    servers = f"{point.servers} server{'s' * (point.servers != 1)}"
+    servers = counted(point.servers, "server")
     stage = f"design {number + 1} of {total} ({servers}, {point.degree} x {rate})"
 
     def report(made: Progress) -> None:

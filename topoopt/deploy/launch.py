@@ -7,6 +7,7 @@ What a program cannot express is returned as notes, never left out in silence.
 import json
 from dataclasses import replace
 
+from codesign_base.counted import counted
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import FOLDED, LOOPED, Layout
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
@@ -154,8 +155,9 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     if model.attention.latent is None and kv_heads % layout.tensor:
         first = "core_r0.17" if model.attention.output_gate else "core_r0.16"
         notes.append(
-            f"Megatron-LM before {first} refuses {kv_heads} key-value heads over {layout.tensor} "
-            "tensor ranks; later ones gather projections among them, which the plan does not count"
+            f"Megatron-LM before {first} refuses {counted(kv_heads, 'key-value head')} over "
+            f"{layout.tensor} tensor ranks; later ones gather projections among them, which the "
+            "plan does not count"
         )
     return lines, notes
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from codesign_base.counted import counted
 from parallelism.operator_records import OperatorQuestion, StrategyRecord
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import Layout
@@ -61,14 +62,16 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
         files |= _alltoalls(made, groups, notes)
     if without:
         notes.append(
-            f"MSCCL: {without} groups that reduce together have no rings of their own in the "
-            "plan: theirs are those of its simulation, where rdma.sh joins hosts without a cable"
+            f"MSCCL: the plan has no rings for {counted(without, 'group')} of ranks that reduce "
+            "together: theirs are those of its simulation, where rdma.sh joins hosts without a "
+            "cable"
         )
     long = sum(f's="{MOST_STEPS}"' in text for text in files.values())
     if long:
         notes.append(
-            f"MSCCL: {long} files have thread blocks of more than {MOST_STEPS} steps, which its "
-            "runtime refuses; they need one built with a larger MSCCL_MAX_NUM_STEPS"
+            f"MSCCL: there are thread blocks of more than {MOST_STEPS} steps in "
+            f"{counted(long, 'file')}, which its runtime refuses without a larger "
+            "MSCCL_MAX_NUM_STEPS"
         )
     return files
 
@@ -187,13 +190,13 @@ def _alltoalls(
         files[f"msccl/alltoall-{name}.xml"] = text
     if rounded:
         notes.append(
-            f"MSCCL: {rounded} all-to-alls divide what a pair sends over paths in up to "
-            f"{MOST_PATH_CHUNKS} equal chunks, near to the plan's shares"
+            f"MSCCL: {counted(rounded, 'all-to-all divides', 'all-to-alls divide')} what a pair "
+            f"sends over paths in up to {MOST_PATH_CHUNKS} equal chunks, near to the plan's shares"
         )
     if forwarded:
         notes.append(
-            f"MSCCL: {forwarded} all-to-alls have paths through hosts outside of their group, "
-            "which forward by rdma.sh"
+            f"MSCCL: {counted(forwarded, 'all-to-all has', 'all-to-alls have')} paths through "
+            "hosts outside of their group, which forward by rdma.sh"
         )
     return files
 

@@ -5,6 +5,7 @@ from itertools import pairwise, permutations
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from routing.network import NodePath
 from routing.paths import ecmp_routes
 from topoopt.deploy.forwarding import paths_of_pair
@@ -57,8 +58,8 @@ def schedule_msccl(document: dict[str, Any]) -> tuple[dict[str, str], list[str]]
     through = sum(len(path) > 2 for path in ways)
     if through:
         notes.append(
-            f"{through} of {len(ways)} sends lead over other hosts or switches, which must forward "
-            "them as the schedule's paths say"
+            f"{through} of {counted(len(ways), 'send')} lead over other hosts or switches, which "
+            "must forward them as the schedule's paths say"
         )
     if f's="{MOST_STEPS}"' in text:
         notes.append(

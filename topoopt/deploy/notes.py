@@ -1,5 +1,6 @@
 """What a deployment leaves out or assumes, said in sentences."""
 
+from codesign_base.counted import counted
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.technician import label
 
@@ -22,10 +23,10 @@ def deploy_notes(made: Deployment) -> list[str]:
     fibres = sum(not cable.both_ways for cable in made.cabling.cables)
     if fibres:
         notes.append(
-            f"{fibres} of {len(made.cabling.cables)} cables are single fibres that carry one "
-            "direction: they need ports whose transmit and receive fibres are split, and hosts "
-            "that bring a port up without hearing its peer; plan with --ports bidirectional for "
-            "ordinary cables"
+            f"{fibres} of {counted(len(made.cabling.cables), 'cable')} are single fibres that "
+            "carry one direction: they need ports whose transmit and receive fibres are split, "
+            "and hosts that bring a port up without hearing its peer; plan with --ports "
+            "bidirectional for ordinary cables"
         )
         notes.append(
             "NetBox: ports with two fibres to different hosts are two interfaces there, named "
@@ -34,23 +35,24 @@ def deploy_notes(made: Deployment) -> list[str]:
     found = made.channels
     if found.one_way:
         notes.append(
-            f"RDMA: {found.one_way} of {len(found.channels)} ways between ports go over fibres "
-            "of one direction, so that acknowledgements cannot return to the sending port: "
+            f"RDMA: {found.one_way} of {counted(len(found.channels), 'way')} between ports go over "
+            "fibres of one direction, so that acknowledgements cannot return to the sending port: "
             "reliable connections fail there, TCP over the hosts' own addresses works"
         )
     if found.merged:
         notes.append(
-            f"RDMA: {found.merged} planned paths are left out, because another with the same "
-            "ports at its ends carries more; filters by address cannot split what goes between "
-            "two ports"
+            f"RDMA: {counted(found.merged, 'planned path is', 'planned paths are')} left out, "
+            "because another with the same ports at its ends carries more; filters by address "
+            "cannot split what goes between two ports"
         )
     through = any(len(channel.hops) > 1 for channel in found.channels)
     bare = sum(port.rdma is not None and port.forward is None for port in ports)
     if through and bare:
         notes.append(
-            f"RDMA: {bare} ports with an RDMA device name no function for forwarding; adapters "
-            "take RoCE packets for other hosts for their own there, so that hops through hosts "
-            "fail unless the adapter forwards them itself"
+            "RDMA: no function for forwarding is named at "
+            f"{counted(bare, 'port')} with an RDMA device; adapters take RoCE packets for other "
+            "hosts for their own there, so that hops through hosts fail unless the adapter "
+            "forwards them itself"
         )
     if any(len(hops) > 1 for hops in (*made.forwarding.local.values(),
                                       *made.forwarding.transit.values())):  # fmt: skip
@@ -61,7 +63,7 @@ def deploy_notes(made: Deployment) -> list[str]:
     made_up = sum(port.mac is None for port in ports)
     if made_up:
         notes.append(
-            f"{made_up} ports have no MAC address in the site file and are given locally "
-            "administered ones by netplan"
+            f"the site file has no MAC address of {counted(made_up, 'port')}; netplan gives "
+            "locally administered ones there"
         )
     return notes

@@ -2,6 +2,7 @@
 
 import math
 
+from codesign_base.counted import counted
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.technician import label
 from topoopt.report.markup import element
@@ -68,8 +69,9 @@ def cabling_svg(made: Deployment) -> str:
         element("text", f"port {p}", x="10", y=str(24 + 20 * p), fill=_COLOURS[p % len(_COLOURS)])
         for p in range(made.degree)
     ]
+    title = f"{counted(len(lines), 'cable')} of {counted(len(seats), 'server')}"
     return element(
-        "svg", element("title", f"{len(lines)} cables of {len(seats)} servers"), tip, lines, dots,
+        "svg", element("title", title), tip, lines, dots,
         ports, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {_SIZE:.0f} {_SIZE:.0f}",
         font_family="sans-serif", font_size="16",
     ) + "\n"  # fmt: skip

@@ -13,6 +13,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from parallelism.reading import parse_yaml, read_text, schema_fault
 from topoopt.plan.plan import Plan
 
@@ -278,13 +279,14 @@ def check_site(site: Site, plan: Plan) -> None:
     servers, degree = plan.cluster.servers, plan.cluster.degree
     if len(site.hosts) != servers:
         raise InfeasibleError(
-            f"the site has {len(site.hosts)} hosts, the plan {servers} servers; list as many"
+            f"the site has {counted(len(site.hosts), 'host')}, the plan "
+            f"{counted(servers, 'server')}; list as many"
         )
     for host in site.hosts:
         if len(host.ports) < degree:
             raise InfeasibleError(
-                f"host {host.name!r} has {len(host.ports)} ports, the plan needs {degree} of each "
-                f"server; add ports, or plan with --degree {len(host.ports)}"
+                f"host {host.name!r} has {counted(len(host.ports), 'port')}, the plan needs "
+                f"{degree} of each server; add ports, or plan with --degree {len(host.ports)}"
             )
         placed = [port for port in host.ports[:degree] if port.panel is not None]
         if placed and len(placed) < degree:
@@ -304,15 +306,17 @@ def check_site(site: Site, plan: Plan) -> None:
         )
     if hosts.num_addresses < servers + 1:
         raise InfeasibleError(
-            f"address range {hosts} has {hosts.num_addresses} addresses, {servers} hosts need "
-            f"{servers + 1}; give a larger range"
+            f"address range {hosts} has {counted(hosts.num_addresses, 'address', 'addresses')}, "
+            f"{servers} hosts need {servers + 1}; give a larger range"
         )
     # Each port at most begins a subnet.
     needed = servers * degree * 2 ** (32 - site.addresses.cable_prefix)
     if cables.num_addresses < needed:
         raise InfeasibleError(
-            f"address range {cables} of cables has {cables.num_addresses} addresses, "
-            f"{servers} servers with {degree} ports need {needed}; give a larger range"
+            f"address range {cables} of cables has "
+            f"{counted(cables.num_addresses, 'address', 'addresses')}, "
+            f"{counted(servers, 'server')} with {counted(degree, 'port')} need {needed}; give a "
+            "larger range"
         )
     for host in site.hosts:
         if host.management is not None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
+from codesign_base.counted import counted
 from topoopt.deploy.cabling import End
 from topoopt.deploy.check import planned_shares
 from topoopt.deploy.deployment import Deployment
@@ -209,7 +210,7 @@ def _compare(
     """Return how probes of a pair went otherwise than planned."""
     lost = sum(trace.taken != target for trace in traces)
     if lost:
-        return f"{lost} of {len(traces)} packets do not arrive"
+        return f"{lost} of {counted(len(traces), 'packet')} did not arrive"
     counts: Counter[tuple[int, int]] = Counter()
     for trace in traces:
         at = source
@@ -233,7 +234,7 @@ def _compare(
         amiss = missing or (many > 1 and abs(found - share) > spread)
         if not share or (amiss and (link[0] == source or has_seed())):
             return (
-                f"{counts[link]} of {many} packets go from {made.name(link[0])} to "
+                f"{counts[link]} of {counted(many, 'packet')} went from {made.name(link[0])} to "
                 f"{made.name(link[1])}, the plan has {share:.1%}"
             )
     return None

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 
 FAT_TREE_TREND = 3.4
 FAT_TREE_TREND_SOURCE = (
@@ -63,6 +64,7 @@ def sixteen_servers_s(model: str, degree: int) -> tuple[float, float]:
     if found is None:
         known = ", ".join(sorted({name for name, _ in _SIXTEEN_SERVERS_MS}))
         raise InputError(
-            f"no time of {model} with {degree} ports is published; choose {known} with 4 or 8"
+            f"no time of {model} with {counted(degree, 'port')} is published; choose {known} with "
+            "4 or 8"
         )
     return min(found) / 1e3, max(found) / 1e3

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.display import shown
 from topoopt.base.engine import DIED, LOCAL, Call, WorkerDied, check_engine, iterate_jobs
@@ -56,8 +57,8 @@ class ExperimentRun:
     def counts(self) -> str:
         """How many cases were computed, and what came of them, in words."""
         return (
-            f"{self.computed} cases computed, {self.reused} reused, {self.infeasible} infeasible, "
-            f"{self.failed} failed; results in {self.output}"
+            f"{counted(self.computed, 'case')} computed, {self.reused} reused, {self.infeasible} "
+            f"infeasible, {self.failed} failed; results in {self.output}"
         )
 
     def _repr_html_(self) -> str:
@@ -203,7 +204,9 @@ def _tell_what_is_done(
 ) -> None:
     total, done = len(run.inputs), len(run.done)
     if done:
-        progress.note(f"{done} of {total} cases are finished; {todo} to compute")
+        progress.note(
+            f"{done} of {counted(total, 'case is', 'cases are')} finished; {todo} to compute"
+        )
     other = sum(outcome.code != run.code for outcome in run.done.values())
     if other:
         progress.note(f"{other} of them were computed by other software (see the manifest)")
@@ -211,8 +214,8 @@ def _tell_what_is_done(
         _take_finished(run, store, stale=False)
         if run.done:
             progress.note(
-                f"{len(run.done)} of {total} cases are finished already and computed again; "
-                "--resume would skip them"
+                f"{len(run.done)} of {counted(total, 'case is', 'cases are')} finished already and "
+                "computed again; --resume would skip them"
             )
         run.done.clear()
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.experiment.rows import Row, Value
 from topoopt.problem.units import format_number
 
@@ -31,8 +32,8 @@ class Table:
         for row in self.rows:
             if len(row) != len(self.columns):
                 raise InputError(
-                    f"table {self.title!r}: row {row} has {len(row)} values for "
-                    f"{len(self.columns)} columns; give one each"
+                    f"table {self.title!r}: row {row} has {counted(len(row), 'value')} for "
+                    f"{counted(len(self.columns), 'column')}; give one each"
                 )
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.taskgraph import Group
 from routing.network import FloatArray, IntArray, Network
 from routing.rotation import Rotation, least_rotation
@@ -105,13 +106,13 @@ class Fabric:
         for routes in (self.routes, self.edge_routes):
             if routes.hosts != hosts:
                 raise InputError(
-                    f"fabric {self.name!r}: routes are for {routes.hosts} hosts, the network has "
-                    f"{hosts}; route this network"
+                    f"fabric {self.name!r}: routes are for {counted(routes.hosts, 'host')}, the "
+                    f"network has {hosts}; route this network"
                 )
             if routes.links.size and routes.links.max() >= self.network.links:
                 raise InputError(
                     f"fabric {self.name!r}: routes use link {routes.links.max()}, the network has "
-                    f"{self.network.links} links; route this network"
+                    f"{counted(self.network.links, 'link')}; route this network"
                 )
         for group, orders in self.rings.items():
             if len(group) < 2 or list(group) != sorted(set(group)):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
@@ -86,8 +87,8 @@ def run_fluid(
     if lost:
         never = int(np.count_nonzero(np.isinf(found.finish)))
         raise InputError(
-            f"task graph: {never} of {tasks.tasks} tasks never ran, because tasks wait for each "
-            "other in a cycle; remove a dependency"
+            f"task graph: {never} of {counted(tasks.tasks, 'task')} never ran, because tasks wait "
+            "for each other in a cycle; remove a dependency"
         )
     if quotient is None:
         return found

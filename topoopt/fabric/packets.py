@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskGraph
 from routing.routes import Routes
 from topoopt.base.interrupts import interruptible
@@ -210,8 +211,8 @@ def run_packets(
         )
     if done < tasks.tasks and not gave_up:
         raise InputError(
-            f"task graph: {tasks.tasks - done} of {tasks.tasks} tasks never ran, because tasks "
-            "wait for each other in a cycle; remove a dependency"
+            f"task graph: {tasks.tasks - done} of {counted(tasks.tasks, 'task')} never ran, "
+            "because tasks wait for each other in a cycle; remove a dependency"
         )
     return PacketRun(start, finish, binding, events)
 
@@ -307,8 +308,8 @@ def _check_unmerged(fabric: Fabric) -> None:
             source, target = divmod(int(routes.listed[short[0]]), routes.hosts)
             raise InputError(
                 f"fabric {fabric.name!r}: the route {source}->{target} crosses "
-                f"{routes.hops[short[0]]:g} links and lists {crossed[short[0]]:g}; packet trains "
-                "need routes whose links were not merged"
+                f"{counted(f'{routes.hops[short[0]]:g}', 'link')} and lists {crossed[short[0]]:g}; "
+                "packet trains need routes whose links were not merged"
             )
 
 

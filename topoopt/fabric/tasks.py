@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from codesign_base.rows import spread
 from parallelism.taskgraph import TRANSFER, FloatArray, IntArray, TaskGraph
 from routing.pair_loads import ecmp_pair_bytes
@@ -25,8 +26,8 @@ def checked_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
     hosts = fabric.network.hosts
     if tasks.servers > hosts:
         raise InputError(
-            f"the task graph uses {tasks.servers} servers, fabric {fabric.name!r} has {hosts}; "
-            "give a fabric with as many servers"
+            f"the task graph uses {counted(tasks.servers, 'server')}, fabric {fabric.name!r} has "
+            f"{hosts}; give a fabric with as many servers"
         )
     if not (_in_range(tasks.size) and _in_range(tasks.delay)):
         raise InputError("task graph: a size or delay is negative or not finite; correct that task")

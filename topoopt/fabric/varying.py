@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.taskgraph import FloatArray, Group, IntArray, TaskGraph, TaskKind
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
@@ -118,8 +119,8 @@ def demands_of(tasks: TaskGraph, servers: int, transport: Transport, name: str) 
     """
     if tasks.servers > servers:
         raise InputError(
-            f"the task graph uses {tasks.servers} servers, fabric {name!r} has {servers}; "
-            "give a fabric with as many servers"
+            f"the task graph uses {counted(tasks.servers, 'server')}, fabric {name!r} has "
+            f"{servers}; give a fabric with as many servers"
         )
     both = np.concatenate((tasks.size, tasks.delay))
     if both.size and not (both.min() >= 0.0 and np.isfinite(both.max())):
@@ -371,7 +372,7 @@ class VaryingState:
         done, instants = int(it.number[DONE]), int(it.number[INSTANTS])
         if over and done < n:
             raise InputError(
-                f"task graph: {n - done} of {n} tasks never ran, because tasks "
+                f"task graph: {n - done} of {counted(n, 'task')} never ran, because tasks "
                 "wait for each other in a cycle; remove a dependency"
             )
         self._count()

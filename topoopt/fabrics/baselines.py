@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from parallelism.search.mcmc import Acceptance, Chain
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
@@ -285,7 +286,7 @@ def file_fabric(path: str, cluster: Cluster) -> BaselineFabric:
     network = load_network(path)
     if network.hosts != cluster.servers:
         raise InputError(
-            f"network file {path!r} has {network.hosts} servers, but the cluster "
+            f"network file {path!r} has {counted(network.hosts, 'server')}, but the cluster "
             f"{cluster.servers}; give a network of as many"
         )
     try:

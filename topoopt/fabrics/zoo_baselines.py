@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from routing.merging import merge_equivalent_links
 from routing.network import Network
 from routing.paths import ecmp_routes
@@ -75,8 +76,8 @@ def zoo_fabric(
     network = built.network
     if network.hosts != cluster.servers:
         raise InputError(
-            f"{name} has {network.hosts} servers, but the cluster {cluster.servers}; give "
-            "dimensions of as many"
+            f"{name} has {counted(network.hosts, 'server')}, but the cluster {cluster.servers}; "
+            "give dimensions of as many"
         )
     target = direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices)
     if name == "totient":
@@ -106,17 +107,17 @@ def zoo_fabric(
     elif built.rings:
         for ring in built.rings:
             rings[ring.group] = (*rings.get(ring.group, ()), ring.members)
-        how = f"{len(built.rings)} AllReduce rings"
+        how = f"{counted(len(built.rings), 'AllReduce ring')}"
     else:
         whole = tuple(range(sized.hosts))
         found, direct = _whole_rings(sized, routes, seed)
         rings = {whole: found}
         how = (
-            f"AllReduces of all servers on {len(found)} Hamiltonian rings"
+            f"AllReduces of all servers on {counted(len(found), 'Hamiltonian ring')}"
             if direct
-            else f"AllReduces of all servers on {len(found)} rings over shortest paths"
+            else f"AllReduces of all servers on {counted(len(found), 'ring')} over shortest paths"
         )
-    ports = f"{built.degree} {'port' if built.degree == 1 else 'ports'} a server"
+    ports = f"{counted(built.degree, 'port')} a server"
     note = f"{network.name}, {ports}, of the same cost; {how}"
     if entry.layer != Entry.layer:
         note += (

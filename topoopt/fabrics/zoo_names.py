@@ -6,6 +6,7 @@ from math import isfinite, prod
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from codesign_base.whole_numbers import divisors
 from topoopt.fabrics.bill import NO_LAYER
 from topoopt.problem.job import Cluster
@@ -82,8 +83,8 @@ def _torus(dims: int) -> Callable[[Cluster], str]:
         sizes = even_grid(cluster.servers, dims)
         if sizes[0] == 1:
             raise InputError(
-                f"{cluster.servers} servers are no grid of {dims} dimensions; give a number that "
-                f"has {dims} factors"
+                f"{counted(cluster.servers, 'server is', 'servers are')} no grid of {dims} "
+                f"dimensions; give a number that has {dims} factors"
             )
         return "x".join(map(str, sizes))
 
@@ -98,8 +99,8 @@ def _twisted(cluster: Cluster) -> str:
         if k > 1 and prod(sizes) == cluster.servers and 2 * len(sizes) <= cluster.degree:
             return "x".join(map(str, sizes))
     raise InputError(
-        f"{cluster.servers} servers of {cluster.degree} ports are no twisted torus; give "
-        "2 k^2 servers of 4 ports, or 2 k^3 or 4 k^3 of 6, such as 8, 16 or 32"
+        f"{cluster.servers} servers of {counted(cluster.degree, 'port')} are no twisted torus; "
+        "give 2 k^2 servers of 4 ports, or 2 k^3 or 4 k^3 of 6, such as 8, 16 or 32"
     )
 
 
@@ -108,8 +109,8 @@ def _boards(cluster: Cluster) -> str:
     down, across = even_grid(max(cluster.servers // 4, 1), 2)
     if cluster.servers % 4 or down == 1:
         raise InputError(
-            f"{cluster.servers} servers are no grid of 2 x 2 boards; give a multiple of 4, of "
-            "which a quarter has two factors, such as 16"
+            f"{counted(cluster.servers, 'server is', 'servers are')} no grid of 2 x 2 boards; give "
+            "a multiple of 4, of which a quarter has two factors, such as 16"
         )
     return f"2x2x{down}x{across}"
 
@@ -122,8 +123,8 @@ def _meshes(cluster: Cluster) -> str:
         if sizes[0] > 1 and sum(sizes) - dims <= d:
             return "_".join(f"FC({size})" for size in sizes)
     raise InputError(
-        f"{n} servers of {d} ports are no full meshes of two or more dimensions; give more ports, "
-        "or a number of servers that has factors"
+        f"{n} servers of {counted(d, 'port')} are no full meshes of two or more dimensions; give "
+        "more ports, or a number of servers that has factors"
     )
 
 
@@ -141,8 +142,8 @@ def _ring_of(kind: str) -> Callable[[Cluster], str]:
         if not fit:
             what = "switches" if kind == "SW" else "full meshes"
             raise InputError(
-                f"{n} servers of {d} ports are no product of {what} and rings; give more ports, "
-                "or a number of servers that has factors"
+                f"{n} servers of {counted(d, 'port')} are no product of {what} and rings; give "
+                "more ports, or a number of servers that has factors"
             )
         return f"{kind}({fit[-1]})_RI({n // fit[-1]})"
 

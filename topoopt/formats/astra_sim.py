@@ -24,6 +24,7 @@ from itertools import pairwise
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
 from routing.network import NodePath
 from routing.routes import Routes
@@ -81,9 +82,9 @@ def astra_sim_files(
     network = fabric.network
     if network.switches or network.hosts != tasks.servers or tasks.servers < 2:
         raise InputError(
-            f"network {network.name!r} has {network.hosts} servers and {network.switches} "
-            f"switches; ASTRA-sim files are written of two or more servers of the task graph "
-            f"({tasks.servers}) joined directly"
+            f"network {network.name!r} has {counted(network.hosts, 'server')} and "
+            f"{counted(network.switches, 'switch', 'switches')}; ASTRA-sim files are written of "
+            f"two or more servers of the task graph ({tasks.servers}) joined directly"
         )
     if np.ptp(network.latency) > 0.0:
         raise InputError(

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from codesign_base.rows import starts
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.formats.chakra_export import DEVICE, REDUCTION, SECONDS
@@ -218,8 +219,8 @@ class _Reader:
                 )
             if len(out) != len(into):
                 raise InputError(
-                    f"ranks {source} to {target} have {len(out)} sends and {len(into)} receives "
-                    f"of tag {tag}; a message has both"
+                    f"ranks {source} to {target} have {counted(len(out), 'send')} and "
+                    f"{counted(len(into), 'receive')} of tag {tag}; a message has both"
                 )
             for one, other in zip(sorted(out), sorted(into), strict=True):
                 send, receipt = self.nodes[one], self.nodes[other]

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from codesign_base.paths import is_directory
 from parallelism.reading import read_text
 from routing.clos.fabric import Clos, IntArray
@@ -119,7 +120,7 @@ def load_traffic_file(path: str | Path, clos: Clos) -> RingJob:
 def _row(line: str, where: str, clos: Clos) -> list[int]:
     words = line.split()
     if len(words) != len(_COLUMNS):
-        raise InputError(f"{where}: {len(words)} columns; give {len(_COLUMNS)}")
+        raise InputError(f"{where}: {counted(len(words), 'column')}; give {len(_COLUMNS)}")
     row = []
     for word, column in zip(words, _COLUMNS, strict=True):
         if re.fullmatch(r"[0-9]{1,18}", word) is None:
@@ -129,8 +130,9 @@ def _row(line: str, where: str, clos: Clos) -> list[int]:
     for end, tor in ((_SRC, _SRC_TOR), (_DST, _DST_TOR)):
         if not base <= row[end] < base + room:
             raise InputError(
-                f"{where}: {_COLUMNS[end]} is {row[end]}; hosts of {clos.tors} ToRs and "
-                f"{clos.spines} spines are {base}..{base + room - 1}: check --tors and --spines"
+                f"{where}: {_COLUMNS[end]} is {row[end]}; hosts of {counted(clos.tors, 'ToR')} and "
+                f"{counted(clos.spines, 'spine')} are {base}..{base + room - 1}: check --tors and "
+                "--spines"
             )
         expected = (row[end] - base) // clos.nics_per_tor
         if row[tor] != expected:

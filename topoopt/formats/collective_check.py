@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.reading import schema_fault
 from routing.collectives.bounds import Line, allreduce_rate, distances, rooted_lines, shared_lines
 from routing.collectives.choice import ROOTED, CollectiveSchedule
@@ -178,13 +179,14 @@ def _forest(
                 f"a path from {path[0]} to {path[-1]} of root {tree.root} does not grow its tree",
             )
             has.add(path[-1])
-        _need(has == inside, f"a tree of root {tree.root} reaches {len(has)} members")
+        _need(has == inside, f"a tree of root {tree.root} reaches {counted(len(has), 'member')}")
         copies[tree.root] += tree.copies
         trees.append(Tree(tree.root, tree.copies, tuple(paths)))
     roots = roots_of(members, file.root)
     _need(
         copies == dict.fromkeys(roots, given.units),
-        f"trees are not {given.units} copies of each of {len(roots)} roots",
+        f"trees are not {counted(given.units, 'copy', 'copies')} of each of "
+        f"{counted(len(roots), 'root')}",
     )
     rate = shared_rate(network, trees, given.units)
     return Forest(file.schedule, members, rate, given.units, tuple(trees))
@@ -199,7 +201,7 @@ def _check_form(forest: Forest, file: "ScheduleFile", network: Network) -> None:
         )
         _need(
             chains and (forest.units == 1 or name == "rings"),
-            f"schedule is {name!r}, but its {forest.units} trees a root are none",
+            f"schedule is {name!r}, but its {counted(forest.units, 'tree')} a root are none",
         )
     elif name == "trees":
         best = gather_rate(network, forest.members, file.root).bytes_per_s
@@ -208,7 +210,10 @@ def _check_form(forest: Forest, file: "ScheduleFile", network: Network) -> None:
             "schedule is 'trees', which have the best rate, but these have less",
         )
     elif name != JOINT_TREES:
-        _need(forest.units == 1, f"schedule is {name!r}, but has {forest.units} trees a root")
+        _need(
+            forest.units == 1,
+            f"schedule is {name!r}, but has {counted(forest.units, 'tree')} a root",
+        )
         on = network
         if name != "nearest-trees":
             on = replace(network, latency=np.ones(network.links))
@@ -240,7 +245,7 @@ def _exchange(file: "ScheduleFile", network: Network, members: tuple[int, ...]) 
     _need(file.schedule in names, f"schedule is {file.schedule!r}; it may be {' or '.join(names)}")
     _need(
         (not file.exchange) == (file.schedule == names[0]),
-        f"schedule is {file.schedule!r} with {len(file.exchange)} paths",
+        f"schedule is {file.schedule!r} with {counted(len(file.exchange), 'path')}",
     )
     if not file.exchange:
         return exchanges(network, members)[0][0]

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.formats.fbuf_file import FbufDevice, FbufFile, FbufTask, IntArray, WordArray
 
 MAX_NODES, MAX_SWITCHED = 4096, 65_536
@@ -75,12 +76,13 @@ def _check_wiring(file: FbufFile) -> None:
     at = _first((file.ring_size < 2) | (file.ring_size > file.nodes))
     if at >= 0:
         raise InputError(
-            f"ring set {at} is for groups of {file.ring_size[at]} nodes; give 2 to {file.nodes}"
+            f"ring set {at} is for groups of {counted(file.ring_size[at], 'node')}; give 2 to "
+            f"{file.nodes}"
         )
     sizes, counts = np.unique(file.ring_size, return_counts=True)
     at = _first(counts > 1)
     if at >= 0:
-        raise InputError(f"two ring sets are for groups of {sizes[at]} nodes; keep one")
+        raise InputError(f"two ring sets are for groups of {counted(sizes[at], 'node')}; keep one")
 
 
 def _check_paths(file: FbufFile, nodes: int) -> None:
@@ -274,6 +276,6 @@ def check_acyclic(file: FbufFile) -> None:
         seen.add(task)
         task = leads[task]
     raise InputError(
-        f"{file.tasks - done} tasks wait for each other in a cycle, among them "
+        f"{counted(file.tasks - done, 'task waits', 'tasks wait')} in a cycle, among them "
         f"{file.task_id[task]}; remove a dependency"
     )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from codesign_base.rows import starts
 from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
 from routing.network import Network
@@ -105,13 +106,13 @@ def fbuf_of(
     hosts = network.hosts
     if network.switches:
         raise InputError(
-            f"network {network.name!r} has {network.switches} switches; only direct-connect "
-            "networks are written as .fbuf"
+            f"network {network.name!r} has {counted(network.switches, 'switch', 'switches')}; only "
+            "direct-connect networks are written as .fbuf"
         )
     if tasks.servers != hosts:
         raise InputError(
-            f"the task graph is for {tasks.servers} servers and network {network.name!r} has "
-            f"{hosts}; give a network of as many"
+            f"the task graph is for {counted(tasks.servers, 'server')} and network "
+            f"{network.name!r} has {hosts}; give a network of as many"
         )
     if (tasks.kind > TaskKind.ALLREDUCE).any() and not rounds:
         raise InputError(
@@ -176,14 +177,16 @@ def _connections(network: Network, rate: float) -> tuple[IntArray, IntArray, Int
         count = int(network.multiplicity[link])
         if not np.isclose(network.capacity[link], count * rate, rtol=1e-6, atol=0.0):
             raise InputError(
-                f"link {a}->{b} carries {network.capacity[link]:g} bytes/s over {count} cables, "
-                f"but a port {rate:g} bytes/s; a .fbuf file knows one rate for all cables"
+                f"link {a}->{b} carries {network.capacity[link]:g} bytes/s over "
+                f"{counted(count, 'cable')}, but a port {rate:g} bytes/s; a .fbuf file knows one "
+                "rate for all cables"
             )
         pair = (max(a, b), min(a, b))
         if cables.setdefault(pair, count) != count:
             raise InputError(
-                f"links {a}->{b} and {b}->{a} have {count} and {cables[pair]} cables; a .fbuf "
-                "file joins a pair by as many in both directions; plan with bidirectional ports"
+                f"links {a}->{b} and {b}->{a} have {counted(count, 'cable')} and {cables[pair]}; a "
+                ".fbuf file joins a pair by as many in both directions; plan with bidirectional "
+                "ports"
             )
     pairs = sorted(cables)
     return (
@@ -219,9 +222,9 @@ def _kept(tasks: TaskGraph, updates: Updates, rounds: bool) -> IntArray:
     if updates is Updates.REFUSE:
         seconds = tasks.size[waits].sum()
         raise InputError(
-            f"{int(waits.sum())} optimizer steps ({seconds * 1e3:.3g} ms in all) wait for an "
-            "AllReduce; a .fbuf file cannot say what follows an AllReduce, so have these updates "
-            "omitted or write collectives as rounds of messages"
+            f"{counted(int(waits.sum()), 'optimizer step waits', 'optimizer steps wait')} for an "
+            f"AllReduce ({seconds * 1e3:.3g} ms in all); a .fbuf file cannot say what follows an "
+            "AllReduce, so have these updates omitted or write collectives as rounds of messages"
         )
     return np.flatnonzero(~waits)
 

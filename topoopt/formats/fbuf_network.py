@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from codesign_base.rows import spread, starts
 from parallelism.taskgraph import Group
 from routing.network import Network
@@ -44,8 +45,8 @@ def network_of(file: FbufFile, latency: float = 1e-6, name: str = "task-graph fi
         pair = (min(a, b), max(a, b))
         if cables.setdefault(pair, count) != count:
             raise InputError(
-                f"nodes {a} and {b} are joined by {cables[pair]} and by {count} cables; the "
-                "format means both directions at once, so keep one"
+                f"nodes {a} and {b} are joined by {counted(cables[pair], 'cable')} and by {count}; "
+                "the format means both directions at once, so keep one"
             )
     ends = sorted([*cables, *((b, a) for a, b in cables)])
     multiplicity = np.array([cables[min(e), max(e)] for e in ends], dtype=np.int64)

@@ -7,6 +7,7 @@ from enum import StrEnum
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.operator_records import OperatorQuestion
 from parallelism.taskgraph import TaskGraph
 from parallelism.transformers.records import LayoutRecord
@@ -137,8 +138,8 @@ def iteration_fbuf(
     cut = _by_trees(fabric, tasks)
     if cut and allreduces is AllReduces.RINGS:
         raise InputError(
-            f"{len(cut)} AllReduces go over trees of ring edges, which ring sets of the .fbuf "
-            "format cannot say; export AllReduces in rounds"
+            f"{counted(len(cut), 'AllReduce goes', 'AllReduces go')} over trees of ring edges, "
+            "which ring sets of the .fbuf format cannot say; export AllReduces in rounds"
         )
 
     def written(rounds: bool) -> FbufFile:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.reading import read_bytes
 from topoopt.formats.fbuf_check import check_fbuf
 from topoopt.formats.fbuf_file import MILLISECONDS, FbufFile
@@ -84,7 +85,9 @@ def _decoded(data: bytes) -> FbufFile:
     numbers["task_runtime"] = numbers["task_runtime"] / MILLISECONDS
     sizes = numbers["ring_size"]
     if np.any(sizes > np.uint64(2**62)):
-        raise InputError(f"a ring set is for groups of {sizes.max()} nodes; give a group size")
+        raise InputError(
+            f"a ring set is for groups of {counted(sizes.max(), 'node')}; give a group size"
+        )
     numbers["ring_size"] = sizes.astype(np.int64)
     return FbufFile(
         op_name=op.strings("name"),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.base.atomic import open_atomically
 from topoopt.fabric.fabric import Fabric
@@ -68,8 +69,8 @@ def save_trace(
     notes = []
     if len(shown) < used:
         notes.append(
-            f"the trace shows the {len(shown)} busiest of {used} links in use; what crosses only "
-            "others is left out (--timeline-links shows more)"
+            f"the trace shows the {len(shown)} busiest of {counted(used, 'link')} in use; what "
+            "crosses only others is left out (--timeline-links shows more)"
         )
     events = trace_events(fabric, tasks, timeline, shown, label=label, processors=processors)
     header = {"displayTimeUnit": "ms", "otherData": {"fabric": fabric.name, "notes": notes}}

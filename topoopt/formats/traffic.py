@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from codesign_base.rows import starts
 from parallelism.reading import read_bytes
 from parallelism.taskgraph import Traffic
@@ -112,7 +113,7 @@ def _arrays(data: bytes) -> dict[str, npt.NDArray[Any]]:
             expected = "whole numbers" if kind == "iu" else "numbers"
             raise InputError(
                 f"{name} is {array.dtype} of shape {array.shape}; expected {expected} in "
-                f"{dimensions} dimensions"
+                f"{counted(dimensions, 'dimension')}"
             )
     return arrays
 
@@ -127,7 +128,9 @@ def _traffic(arrays: dict[str, npt.NDArray[Any]]) -> Traffic:
     offsets = arrays["group_offsets"].astype(np.int64)
     members = arrays["group_members"].astype(np.int64)
     if servers < 1 or transfers.shape != (servers, servers):
-        raise InputError(f"transfer_bytes has shape {transfers.shape} for {servers} servers")
+        raise InputError(
+            f"transfer_bytes has shape {transfers.shape} for {counted(servers, 'server')}"
+        )
     if not np.all((transfers >= 0) & (transfers <= _MOST)) or np.any(np.diag(transfers)):
         raise InputError(f"transfer_bytes must be 0 to {_MOST:g}, zero on the diagonal")
     if (

@@ -1,5 +1,6 @@
 """A plan in a few lines: the answer, and what of it a reader without the paper needs."""
 
+from codesign_base.counted import counted
 from parallelism.operator_records import StrategyRecord
 from parallelism.operator_text import server_names
 from parallelism.transformers.records import LayoutQuestion
@@ -10,6 +11,7 @@ from topoopt.plan.plan import Plan
 from topoopt.plan.records import shown_notes
 from topoopt.plan.summary import (
     APART,
+    cables_text,
     comparison_rows,
     fabric_lines,
     headline,
@@ -80,7 +82,7 @@ def short_summary(plan: Plan) -> str:
     shown = shown_notes(plan.notes)
     lines += [f"note: {note}" for note in shown]
     count = len(plan.notes) - len(shown)
-    assumed = f"{count} assumption{'' if count == 1 else 's'} behind the times, " * bool(count)
+    assumed = f"{counted(count, 'assumption')} behind the times, " * bool(count)
     return "\n".join(
         [*lines, f"{assumed}bounds and gap step by step: --details, plan.summary(details=True)"]
     )
@@ -135,7 +137,7 @@ def _split(plan: Plan) -> str:
         return layout_text(record.layout)
     servers = plan.cluster.servers
     if servers == 1:
-        return f"all {len(record.operators)} operators on the one server"
+        return f"all {counted(len(record.operators), 'operator')} on the one server"
     data = sum(op.parameter == 1 and op.sample == servers for op in record.operators)
     whole = sum(op.parameter == op.sample == 1 for op in record.operators)
     rest = len(record.operators) - data - whole
@@ -144,19 +146,14 @@ def _split(plan: Plan) -> str:
         (whole, "whole on one server"),
         (rest, "in shards"),
     )
-    return "; ".join(f"{count} operators {how}" for count, how in parts if count)
+    return "; ".join(f"{counted(count, 'operator')} {how}" for count, how in parts if count)
 
 
 def _wiring(plan: Plan) -> str:
     if not plan.links:
         return "one server: no network"
-    cables = sum(link.cables for link in plan.links)
-    both = plan.cluster.ports == "bidirectional"
     cost = f", {dollars(plan.cost_usd)}" if plan.cost_usd is not None else ""
-    return (
-        f"{_rings(plan)}; {cables // 2 if both else cables} "
-        f"{'two-way' if both else 'one-way'} cables{cost}; {plan.routing} routes"
-    )
+    return f"{_rings(plan)}; {cables_text(plan)}{cost}; {plan.routing} routes"
 
 
 def _rings(plan: Plan) -> str:
@@ -164,7 +161,7 @@ def _rings(plan: Plan) -> str:
     if not rings:
         return "no AllReduce rings"
     groups = {tuple(sorted(ring.order)) for ring in rings}
-    count = f"{len(rings)} {what}{'' if len(rings) == 1 else 's'}"
+    count = counted(len(rings), what)
     where = server_names(min(groups)) if len(groups) == 1 else f"{len(groups)} groups of servers"
     why = "" if plan.allreduce_bytes else " that connect them (nothing is reduced between servers)"
     return f"{count} over {where}{why}"

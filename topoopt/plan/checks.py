@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.operator_family import OperatorFamily
 from parallelism.operator_records import OperatorQuestion, StrategyRecord
 from parallelism.search.space import StrategySpace
@@ -147,7 +148,8 @@ def check_ports(plan: Plan, rebuilt: Rebuilt) -> None:
         if degrees.max(initial=0) > cluster.degree:
             server = int(degrees.argmax())
             raise InputError(
-                f"server {server} {what} on {degrees[server]} ports; it has {cluster.degree}"
+                f"server {server} {what} on {counted(degrees[server], 'port')}; it has "
+                f"{cluster.degree}"
             )
     for link in plan.links:
         name = f"link {link.source}->{link.target}"
@@ -169,7 +171,7 @@ def check_ports(plan: Plan, rebuilt: Rebuilt) -> None:
     if (plan.degree_allreduce, plan.degree_transfer) != split:
         raise InputError(
             f"degree_allreduce is {plan.degree_allreduce} and degree_transfer "
-            f"{plan.degree_transfer}, but rings take {split[0]} ports of {sum(split)}"
+            f"{plan.degree_transfer}, but rings take {counted(split[0], 'port')} of {sum(split)}"
         )
 
 
@@ -189,7 +191,8 @@ def check_rings(plan: Plan, rebuilt: Rebuilt) -> None:
         over = edges[link.source, link.target]
         if over != link.rings:
             raise InputError(
-                f"link {link.source}->{link.target} has {link.rings} rings, but {over} go over it"
+                f"link {link.source}->{link.target} has {counted(link.rings, 'ring')}, but {over} "
+                "go over it"
             )
     for ring in plan.rings:
         order, size = ring.order, len(ring.order)
@@ -221,7 +224,8 @@ def _check_steps(ring: RingRecord, places: dict[tuple[int, ...], dict[int, int]]
     order, size = ring.order, len(ring.order)
     if not 0 < ring.generator < size:
         raise InputError(
-            f"ring +{ring.generator} over {size} servers; give 1 to {size - 1}, or 0 for no step"
+            f"ring +{ring.generator} over {counted(size, 'server')}; give 1 to {size - 1}, or 0 "
+            "for no step"
         )
     cycles = math.gcd(ring.generator, size)
     if cycles != 1:

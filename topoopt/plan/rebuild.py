@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.operator_family import OperatorFamily
 from parallelism.operator_records import OperatorQuestion
 from parallelism.taskgraph import TaskGraph
@@ -115,18 +116,19 @@ def rebuild_fabric(plan: Plan) -> Fabric:
         raise InputError(f"routes: offsets must be {pairs + 1} ascending numbers from 0")
     if links.size != offsets[-1] or weights.size != links.size:
         raise InputError(
-            f"routes: {links.size} links and {weights.size} weights for {offsets[-1]} entries"
+            f"routes: {counted(links.size, 'link')} and {counted(weights.size, 'weight')} for "
+            f"{offsets[-1]} entries"
         )
     if links.size and (links.min() < 0 or links.max() >= network.links):
         raise InputError(
-            f"routes use link {links.max()}, but the plan has {network.links} links; "
+            f"routes use link {links.max()}, but the plan has {counted(network.links, 'link')}; "
             "every route must use existing links"
         )
     row = np.repeat(np.arange(pairs), np.diff(offsets))
     hops = np.bincount(row, weights=weights, minlength=pairs).astype(np.float64)
     latency = np.array(table.latency_s, dtype=np.float64)
     if latency.size != pairs:
-        raise InputError(f"routes: {latency.size} latencies for {pairs} pairs")
+        raise InputError(f"routes: {latency.size} latencies for {counted(pairs, 'pair')}")
     rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for ring in plan.rings:
         rings.setdefault(tuple(sorted(ring.order)), []).append(tuple(ring.order))

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, cast
 
+from codesign_base.counted import counted
 from routing.network import Network
 from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.schedule_search import Scheduled
@@ -190,7 +191,7 @@ def shown_notes(notes: Sequence[str]) -> list[str]:
         if note.startswith(TOO_LARGE):
             said, _, listed = note.partition(": ")
             count = len(listed.split("; "))
-            layouts = "1 layout" if count == 1 else f"{count} layouts"
+            layouts = counted(count, "layout")
             shown.append(f"{said}: {layouts}, any of which may be faster (--details names them)")
         elif note.startswith(IN_VAIN) or TOO_MUCH_WORK in note:
             shown.append(note)
@@ -208,7 +209,7 @@ def unsimulated_notes(count: int) -> list[str]:
     """Return a sentence that says how many wirings were not simulated for their size."""
     if not count:
         return []
-    networks = "1 wiring with its routes was" if count == 1 else f"{count} wirings with routes were"
+    networks = counted(count, "wiring with its routes was", "wirings with routes were")
     return [
         f"{networks} {TOO_MUCH_WORK} on them for the work that a simulation may take; "
         "bounds do not rule out that they are faster"

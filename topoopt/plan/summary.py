@@ -1,5 +1,6 @@
 """A plan as a page of text: the answer first, then where the time goes, then the plan."""
 
+from codesign_base.counted import counted
 from parallelism.operator_records import StrategyRecord
 from parallelism.operator_text import server_names, strategy_lines
 from parallelism.transformers.architecture import Transformer
@@ -54,7 +55,7 @@ def plan_summary(plan: Plan) -> str:
 def headline(plan: Plan) -> str:
     """Return the question in one line."""
     cluster, server = plan.cluster, plan.job.server
-    size = "1 server" if cluster.servers == 1 else f"{cluster.servers} servers"
+    size = counted(cluster.servers, "server")
     return (
         f"{_model(plan)} on {size} x {server.gpus} {server.accelerator.name}"
         f", {cluster.degree} x {format_bandwidth(cluster.bandwidth_bytes_per_s)} {cluster.ports} "
@@ -65,6 +66,14 @@ def headline(plan: Plan) -> str:
 def ring_word(plan: Plan) -> str:
     """Return what rings of cables are: of AllReduces, if any is between servers."""
     return "AllReduce ring" if plan.allreduce_bytes > 0.0 else "ring"
+
+
+def cables_text(plan: Plan) -> str:
+    """Return how many cables a wiring has, and of which kind."""
+    cables = sum(link.cables for link in plan.links)
+    if plan.cluster.ports == "bidirectional":
+        return counted(cables // 2, "two-way cable")
+    return counted(cables, "one-way cable")
 
 
 def memory_text(plan: Plan) -> str:
@@ -107,12 +116,12 @@ def search_text(plan: Plan) -> str:
     words = [f"seed {plan.seed}", f"{options.effort} effort"]
     if plan.job.kind == "operators":
         chains = 1 if options.faithful else options.chains
-        words += [f"{search.steps} steps", f"{chains} chain{'' if chains == 1 else 's'}"]
+        words += [counted(search.steps, "step"), counted(chains, "chain")]
     else:
         counts = search.counts
         words += [
-            f"{counts.get('layouts', 0)} legal layouts", f"{counts.get('fitting', 0)} fit",
-            f"{search.steps} placed ones simulated", f"{counts.get('wired', 0)} wired",
+            counted(counts.get("layouts", 0), "legal layout"), f"{counts.get('fitting', 0)} fit",
+            counted(search.steps, "placed one") + " simulated", f"{counts.get('wired', 0)} wired",
         ]  # fmt: skip
     if search.converged and plan.job.kind == "operators":
         words.append("converged")
@@ -213,7 +222,7 @@ def packet_text(plan: Plan) -> str:
     ]
     candidates = plan.search.counts.get("candidates")
     if candidates:
-        words.append(f"best of {candidates} candidate{'' if candidates == 1 else 's'}")
+        words.append(f"best of {counted(candidates, 'candidate')}")
     return "; ".join(words)
 
 
@@ -328,25 +337,23 @@ def _rings(rings: list[RingRecord]) -> str:
     if steps:
         told.append("generators " + ", ".join(f"+{ring.generator}" for ring in steps))
     if len(steps) < len(rings):
-        told.append(f"{len(rings) - len(steps)} Hamiltonian cycles")
+        told.append(counted(len(rings) - len(steps), "Hamiltonian cycle"))
     return "; ".join(told)
 
 
 def _wiring(plan: Plan) -> list[str]:
     if not plan.links:
         return ["one server: no network"]
-    cables = sum(link.cables for link in plan.links)
-    both = plan.cluster.ports == "bidirectional"
+    cables = cables_text(plan)
     lines = [
-        f"wiring: {plan.cluster.degree} ports = {plan.degree_allreduce} for {ring_word(plan)}s + "
-        f"{plan.degree_transfer} for transfers; "
-        f"{cables // 2 if both else cables} {'two-way' if both else 'one-way'} cables; "
-        f"routing {plan.routing}"
+        f"wiring: {counted(plan.cluster.degree, 'port')} = {plan.degree_allreduce} for "
+        f"{ring_word(plan)}s + {plan.degree_transfer} for transfers; {cables}; routing "
+        f"{plan.routing}"
     ]
     rings = ring_lines(plan)
     lines += rings[:6]
     if len(rings) > 6:
-        lines.append(f"  ... and rings over {len(rings) - 6} more groups")
+        lines.append(f"  ... and rings over {counted(len(rings) - 6, 'more group')}")
     return lines
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from codesign_base import InfeasibleError, InputError
 from codesign_base.arguments import check_kind, told
+from codesign_base.counted import counted
 from parallelism.accelerators import get_accelerator, scale_up_of
 from parallelism.builder import TaskGraphBuilder
 from parallelism.device import ComputeModel, RooflineModel, Server
@@ -214,7 +215,7 @@ class Job:
                     )
         if choices.stage_layers and sum(choices.stage_layers) != model.layers:
             raise InputError(
-                f"stage_layers adds up to {sum(choices.stage_layers)} layers; give the "
+                f"stage_layers adds up to {counted(sum(choices.stage_layers), 'layer')}; give the "
                 f"{model.layers} of {model.name}",
                 fields=("stage_layers",),
             )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.problem.units import format_bytes
 
 OVERLAPS = ("barrier", "next-forward")
@@ -85,7 +86,7 @@ class Schedule:
         if self.streaming:
             words.append("overlap with the next forward pass")
         if self.microbatches > 1:
-            words.append(f"{self.microbatches} microbatches")
+            words.append(counted(self.microbatches, "microbatch", "microbatches"))
         if self.compute != "ready":
             words.append("compute by critical path")
         if self.network != "fair":

@@ -1,5 +1,6 @@
 """The answer in one line, and what was asked."""
 
+from codesign_base.counted import counted
 from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import fitted_on
@@ -35,13 +36,13 @@ def plan_facts(plan: Plan) -> list[tuple[str, str]]:
     memory = format_bytes(server.accelerator.memory_bytes)
     if isinstance(job, LayoutQuestion):
         size = f"{format_count(job.model.parameters)} parameters"
-        batch = f"{plan.global_batch} samples of {job.sequence} tokens"
+        batch = f"{counted(plan.global_batch, 'sample')} of {counted(job.sequence, 'token')}"
         fitted = f"fitted on {fitted_on(job.rates)}"
         times = ("GPU rates", f"{job.rates.accelerator.name}, {fitted}")
     else:
         kind = "measured" if job.compute.get("kind") == "profile" else "roofline"
-        size = f"{len(job.model.operators)} operators"
-        batch = f"{plan.global_batch} samples, {job.batch_per_gpu} per GPU"
+        size = counted(len(job.model.operators), "operator")
+        batch = f"{counted(plan.global_batch, 'sample')}, {job.batch_per_gpu} per GPU"
         times = ("Operator times", f"{kind}, optimizer {job.optimizer}")
     return [
         ("Model", f"{job.model.name}, {size}"),
@@ -68,4 +69,4 @@ def family_noun(kind: str) -> str:
 
 def servers_text(count: int) -> str:
     """Return a number of servers in words."""
-    return "1 server" if count == 1 else f"{count} servers"
+    return counted(count, "server")

@@ -2,6 +2,7 @@
 
 import shlex
 
+from codesign_base.counted import counted
 from topoopt.codesign.comparison import Comparison
 from topoopt.problem.units import format_bandwidth, format_time
 from topoopt.report.answer import family_noun, servers_text
@@ -49,7 +50,7 @@ def comparison_answer(comparison: Comparison) -> str:
     fastest = min(comparison.fabrics, key=lambda result: result.time_s)
     time = format_time(fastest.time_s)
     if fastest is ours:
-        clauses.append(f"the fastest of {len(comparison.fabrics)} fabrics")
+        clauses.append(f"the fastest of {counted(len(comparison.fabrics), 'fabric')}")
     else:
         clauses.append(f"the fastest is {fastest.fabric} with {time}")
     return f"{words}: {'; '.join(clauses)}."

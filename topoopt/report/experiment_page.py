@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.reading import parse_json, read_text
 from topoopt.plan.document import Document, kind_of
 from topoopt.problem.units import format_number
@@ -90,8 +91,8 @@ def _read_csv(path: Path) -> tuple[tuple[str, ...], ...]:
     for number, row in enumerate(rows, start=1):
         if len(row) != len(rows[0]):
             raise InputError(
-                f"results file {str(path)!r}: row {number} has {len(row)} cells for {len(rows[0])} "
-                "columns; run again"
+                f"results file {str(path)!r}: row {number} has {counted(len(row), 'cell')} for "
+                f"{len(rows[0])} columns; run again"
             )
     return rows
 
@@ -215,7 +216,7 @@ def _rows(results: Results) -> Html:
         if not all(_is_number(row[column]) for row in results.rows)
     }  # fmt: skip
     rows = [[_value(row[column]) for column in used] for row in shown]
-    about = f"{len(results.rows)} rows of results.csv"
+    about = f"{counted(len(results.rows), 'row')} of results.csv"
     if len(shown) < len(results.rows):
         about += f", of which the first {len(shown)} are shown"
     return joined(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base.counted import counted
 from parallelism.operator_text import server_names
 from parallelism.taskgraph import IntArray, Phase, TaskKind
 from topoopt.fabric.report import collective_noun
@@ -243,7 +244,7 @@ def _spans(
     for run in runs:
         out = float(sum(tasks.size[t] for t in run if tasks.first[t] == server))
         into = float(sum(tasks.size[t] for t in run if tasks.second[t] == server))
-        count = "1 transfer" if len(run) == 1 else f"{len(run)} transfers"
+        count = counted(len(run), "transfer")
         label = f"{count}, sends {format_bytes(out)}, receives {format_bytes(into)}"
         begin, last = float(start[run[0]]), max(float(finish[t]) for t in run)
         spans.append(Segment(begin, last, "transfer", label, not critical.isdisjoint(run)))

@@ -6,6 +6,7 @@ from itertools import groupby
 
 import numpy as np
 
+from codesign_base.counted import counted
 from parallelism.transformers.layout import Layout
 from topoopt.plan.ranks import Rank
 from topoopt.report.evaluate import Evaluation
@@ -103,7 +104,10 @@ def layout_map(
     names_ = [
         _label(server, angle(server, 0.5), far) for server in seats if slot[server] % every == 0
     ]
-    title = f"{len(ranks)} ranks on {len(seats)} servers, their groups and the links these use"
+    title = (
+        f"{counted(len(ranks), 'rank')} on {counted(len(seats), 'server')}, their groups and the "
+        "links these use"
+    )
     drawing = element(
         "svg",
         element("title", title),
@@ -168,7 +172,7 @@ def _switches(kinds: Sequence[RankGroups], wires: dict[str, tuple[int, ...]]) ->
         within = sum(len(servers) == 1 for servers in kind.servers)
         count = len(wires[kind.name])
         places = [f"{within} of {len(kind.groups)} inside servers"] if within else []
-        places += [f"{count} links"] if count else []
+        places += [counted(count, "link")] if count else []
         sample = element(
             "svg", element("path", d="M0 6H34", class_=f"g-{kind.name}"), class_="sample",
             viewBox="0 0 34 12", aria_hidden="true",

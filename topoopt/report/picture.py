@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.taskgraph import FloatArray
 from routing.network import Network
 from topoopt.plan.plan import Plan
@@ -78,8 +79,9 @@ def network_picture(network: Network) -> str:
                 height=f"{2 * size:.1f}")
         for x, y in spots[network.hosts :]
     ]  # fmt: skip
-    title = f"{network.hosts} servers" + f" and {network.switches} switches" * bool(
-        network.switches
+    title = (
+        f"{counted(network.hosts, 'server')}"
+        + f" and {counted(network.switches, 'switch', 'switches')}" * bool(network.switches)
     )
     return _document(
         element("svg", element("title", title), element("g", lines), element("g", nodes),

@@ -1,5 +1,6 @@
 """Where the ranks of a layout run, and which of them exchange what over which wires."""
 
+from codesign_base.counted import counted
 from parallelism.operator_text import server_names
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.records import LayoutQuestion
@@ -72,5 +73,5 @@ def _wires(plan: Plan, servers: tuple[int, ...], *, sums: bool) -> str:
         return "links inside a server"
     rings = sum(tuple(sorted(ring.order)) == servers for ring in plan.rings)
     if sums and rings:
-        return f"{rings} ring{'s' * (rings > 1)} of their own"
+        return f"{counted(rings, 'ring')} of their own"
     return "the plan's routes"

@@ -5,6 +5,7 @@ from math import inf
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.reading import parse_json, read_text
 from topoopt.base.text import dollars
 from topoopt.plan.document import Document, kind_of
@@ -72,10 +73,10 @@ def render_study(plans: Mapping[str, Plan], pages: Mapping[str, str]) -> str:
     ]  # fmt: skip
     best = min(plans.values(), key=_of_a_sample)
     answer = (
-        f"{len(plans)} plans of {models[0]}: the fastest takes {format_time(_of_a_sample(best))} "
-        f"a sample and costs {dollars(best.cost_usd)}."
+        f"{counted(len(plans), 'plan')} of {models[0]}: the fastest takes "
+        f"{format_time(_of_a_sample(best))} a sample and costs {dollars(best.cost_usd)}."
         if len(models) == 1
-        else f"{len(plans)} plans of {len(models)} models."
+        else f"{counted(len(plans), 'plan')} of {counted(len(models), 'model')}."
     )
     facts = [("Plans", str(len(plans))), ("Models", ", ".join(models))]
     return render_page("topoopt plans", answer, facts, sections)

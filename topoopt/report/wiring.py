@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base.counted import counted
 from parallelism.operator_text import server_names
 from parallelism.taskgraph import FloatArray
 from topoopt.plan.plan import Plan
@@ -119,8 +120,8 @@ def wiring_svg(plan: Plan, drawing: Drawing, load: FloatArray | None = None) -> 
                 )
             )  # fmt: skip
     title = (
-        f"{servers} servers on a circle, {len(drawing.links)} of {len(plan.links)} links drawn "
-        "between them"
+        f"{counted(servers, 'server')} on a circle, {len(drawing.links)} of "
+        f"{counted(len(plan.links), 'link')} drawn between them"
     )
     return element(
         "svg",
@@ -155,7 +156,7 @@ def wiring_section(found: Evaluation) -> Html:
         link = plan.links[index]
         used = [names[r] for r in drawing.rings[index]]
         through = f"; {_some(used)}" if used else "; on no ring"
-        cables = "1 cable" if link.cables == 1 else f"{link.cables} cables"
+        cables = counted(link.cables, "cable")
         tips[index] = (
             f"{link.source} to {link.target}: {format_bandwidth(link.capacity_bytes_per_s)} "
             f"({cables}), {format_bytes(float(sent[index]))}, {use[index]:.1%} used{through}"
@@ -210,19 +211,21 @@ def ring_names(plan: Plan) -> list[str]:
 def _some(names: list[str]) -> str:
     if len(names) <= 4:
         return ", ".join(names)
-    return f"{', '.join(names[:3])} and {len(names) - 3} more rings"
+    return f"{', '.join(names[:3])} and {counted(len(names) - 3, 'more ring')}"
 
 
 def _about(plan: Plan, drawing: Drawing) -> str:
     words = (
-        f"{plan.degree_allreduce} of {plan.cluster.degree} ports a server carry "
+        f"{plan.degree_allreduce} of {counted(plan.cluster.degree, 'port')} a server carry "
         f"{ring_word(plan)}s, {plan.degree_transfer} transfers; routing {plan.routing}. "
         "Every line is a one-way link, the wider the more of its capacity the iteration uses."
     )
     if drawing.seats != tuple(range(len(drawing.seats))):
         words += " Servers stand in the order of their seats on the rings."
     if len(drawing.links) < len(plan.links):
-        words += f" Drawn are the busiest {len(drawing.links)} of {len(plan.links)} links."
+        words += (
+            f" Drawn are the busiest {len(drawing.links)} of {counted(len(plan.links), 'link')}."
+        )
     return words
 
 
@@ -234,7 +237,8 @@ def _controls(names: list[str]) -> Html:
     own = names[:MOST_TOGGLES]
     switches = [switch(i, name, f"r{i % COLOURS}") for i, name in enumerate(own)]
     if len(names) > MOST_TOGGLES:
-        switches.append(switch(MOST_TOGGLES, f"{len(names) - MOST_TOGGLES} more rings", "rn"))
+        more = counted(len(names) - MOST_TOGGLES, "more ring")
+        switches.append(switch(MOST_TOGGLES, more, "rn"))
     switches.append(switch(-1, "other links", "rn"))
     modes = [
         element("label", element("input", type="radio", name="colour", value=mode,

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from codesign_base import InfeasibleError
+from codesign_base.counted import counted
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Placement
@@ -180,13 +181,15 @@ class LayoutSearch:
         if not pairs and self.problem.options.compute_order != "ready":
             raise InfeasibleError(
                 f"schedule is 'compute', for which every task is simulated, too many for any of "
-                f"{len(self.placed)} placed layouts on {self.cluster.servers} servers; give "
-                "schedule 'plain', fewer servers, or a smaller global batch"
+                f"{counted(len(self.placed), 'placed layout')} on "
+                f"{counted(self.cluster.servers, 'server')}; give schedule 'plain', fewer servers, "
+                "or a smaller global batch"
             )
         if not pairs:
             raise InfeasibleError(
-                f"none of {unsimulated} wirings of {self.cluster.servers} servers can be simulated "
-                f"for any of {len(self.placed)} placed layouts, as on them too few servers are "
+                f"none of {counted(unsimulated, 'wiring')} of "
+                f"{counted(self.cluster.servers, 'server')} can be simulated for any of "
+                f"{counted(len(self.placed), 'placed layout')}, as on them too few servers are "
                 "alike; give fewer servers, or a smaller global batch"
             )
         kept = finalists(pairs, count=FINALISTS)

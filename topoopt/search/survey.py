@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from codesign_base import InfeasibleError
+from codesign_base.counted import counted
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.schedules import schedule_of
@@ -116,9 +117,10 @@ def survey(
             progress(done, len(layouts), best)
     if not found:
         raise InfeasibleError(
-            f"model {family.model.name!r} does not fit: the least of {len(layouts)} layouts needs "
-            f"{least / 1e9:.4g} GB on a GPU that has {limit / 1e9:.4g} GB to use; give more "
-            "servers, GPUs with more memory, a shorter sequence, or more kinds of layouts"
+            f"model {family.model.name!r} does not fit: the least of "
+            f"{counted(len(layouts), 'layout')} needs {least / 1e9:.4g} GB on a GPU that has "
+            f"{limit / 1e9:.4g} GB to use; give more servers, GPUs with more memory, a shorter "
+            "sequence, or more kinds of layouts"
         )
     order = sorted(range(len(found)), key=lambda i: (found[i].estimate_s, i))
     lowest = least_bound(family, wirings, bounded)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.taskgraph import Traffic
 from routing.network import FloatArray, Network
 from routing.paths import ecmp_routes
@@ -28,8 +29,8 @@ def demand_matrix(network: Network, traffic: Traffic, *, allreduce: bool = True)
     """
     if traffic.servers != network.hosts:
         raise InputError(
-            f"traffic of {traffic.servers} servers does not fit network {network.name!r} of "
-            f"{network.hosts} hosts; give files of the same size"
+            f"traffic of {counted(traffic.servers, 'server')} does not fit network "
+            f"{network.name!r} of {counted(network.hosts, 'host')}; give files of the same size"
         )
     if not allreduce or not traffic.groups:
         return traffic.transfers.copy()

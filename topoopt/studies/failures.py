@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph
 from routing.network import Network
 from routing.paths import ecmp_routes
@@ -62,9 +63,10 @@ def fail_cables(network: Network, cables: IntArray) -> Survivors:
     left = network.multiplicity - failed
     if left.min(initial=0) < 0:
         link = int(left.argmin())
+        at = f"of link {network.source[link]}->{network.target[link]}"
         raise InputError(
-            f"{failed[link]} cables of link {network.source[link]}->{network.target[link]} fail, "
-            f"it has {network.multiplicity[link]}"
+            f"{counted(failed[link], f'cable {at} fails', f'cables {at} fail')}, it has "
+            f"{network.multiplicity[link]}"
         )
     alive = left > 0
     index = np.where(alive, np.cumsum(alive) - 1, -1).astype(np.int64)
@@ -245,10 +247,14 @@ def random_cables(
         links = links[network.source < network.target]
     cables = np.repeat(links, network.multiplicity[links])
     if not cables.size:
-        raise InputError(f"{count} cables are to fail; the network has none; plan more servers")
+        raise InputError(
+            f"{counted(count, 'cable is', 'cables are')} to fail; the network has none; plan more "
+            "servers"
+        )
     if not 0 < count <= cables.size:
         raise InputError(
-            f"{count} cables are to fail; the network has {cables.size}, so give 1 to {cables.size}"
+            f"{counted(count, 'cable is', 'cables are')} to fail; the network has {cables.size}, "
+            f"so give 1 to {cables.size}"
         )
     chosen = np.sort(rng.choice(cables, count, replace=False)).astype(np.int64)
     if not both_ways:
@@ -294,10 +300,13 @@ def random_ports(
     into = np.bincount(network.target[link], minlength=network.hosts)
     ports = out if both_ways else np.maximum(out, into)
     if not ports.sum():
-        raise InputError(f"{count} ports are to fail; servers use none; plan more servers")
+        raise InputError(
+            f"{counted(count, 'port is', 'ports are')} to fail; servers use none; plan more servers"
+        )
     if not 0 < count <= ports.sum():
         raise InputError(
-            f"{count} ports are to fail; servers use {ports.sum()}, so give 1 to {ports.sum()}"
+            f"{counted(count, 'port is', 'ports are')} to fail; servers use {ports.sum()}, so give "
+            f"1 to {ports.sum()}"
         )
     chosen = np.sort(rng.choice(int(ports.sum()), count, replace=False))
     server = np.repeat(np.arange(network.hosts), ports)[chosen]

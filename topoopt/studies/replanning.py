@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from parallelism.operator_family import OperatorFamily
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
@@ -42,7 +43,7 @@ def survivors_of(servers: int, dead: tuple[int, ...]) -> IntArray:
     if len(gone) != len(dead) or (gone and not 0 <= gone[0] <= gone[-1] < servers):
         raise InputError(f"dead servers are {dead}; name different ones of 0..{servers - 1}")
     if len(gone) >= servers:
-        raise InputError(f"all {servers} servers are dead; leave at least one")
+        raise InputError(f"all of {counted(servers, 'server')} died; leave at least one")
     return np.setdiff1d(np.arange(servers), gone).astype(np.int64)
 
 
@@ -109,8 +110,8 @@ def _alternatives_on(
     batch = surviving_batch(whole, alive)
     if batch < 1:
         raise InfeasibleError(
-            f"the batch of {whole.batch} samples is less than one a server of {whole.servers}; "
-            "give a larger batch"
+            f"the batch of {counted(whole.batch, 'sample')} is less than one a server of "
+            f"{whole.servers}; give a larger batch"
         )
     cluster = Cluster(alive, old.degree, old.bandwidth, old.ports, old.latency)
     family = whole.on(alive, batch)
@@ -144,10 +145,10 @@ class _Strategies:
         self.starts = {name: each for name, each in starts.items() if memory[name] <= limit}
         if not self.starts:
             raise InfeasibleError(
-                f"model {graph.name!r} does not fit on {family.servers} servers: the least "
-                f"of {len(starts)} strategies needs {min(memory.values()) / 1e9:.4g} GB on a GPU "
-                f"that has {limit / 1e9:.4g} GB; keep spare servers, or use accelerators with more "
-                "memory"
+                f"model {graph.name!r} does not fit on {counted(family.servers, 'server')}: the "
+                f"least of {counted(len(starts), 'strategy', 'strategies')} needs "
+                f"{min(memory.values()) / 1e9:.4g} GB on a GPU that has {limit / 1e9:.4g} GB; keep "
+                "spare servers, or use accelerators with more memory"
             )
         origin, strategy = next(iter(self.starts.items()))
         self.first = strategy, origin

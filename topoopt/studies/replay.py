@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from codesign_base.paths import exists
 from parallelism.reading import parse_json, read_text
 from routing.merging import merge_equivalent_links
@@ -173,15 +174,12 @@ def _own(
     return Replay(
         fabric,
         fabric,
-        f"own network ({what}), {_servers(fabric.network.hosts)}, {fabric.network.links} links, "
-        f"ports of {format_bandwidth(rate)} ({source}), {format_time(hop)} a hop",
+        f"own network ({what}), {counted(fabric.network.hosts, 'server')}, "
+        f"{counted(fabric.network.links, 'link')}, ports of {format_bandwidth(rate)} ({source}), "
+        f"{format_time(hop)} a hop",
         rate,
         hop,
     )
-
-
-def _servers(count: int) -> str:
-    return "1 server" if count == 1 else f"{count} servers"
 
 
 def _switched(
@@ -220,7 +218,7 @@ def _switched(
     return Replay(
         fabric,
         merged,
-        f"{what}, {_servers(hosts)}, {format_bandwidth(rate)} a server ({source}), "
+        f"{what}, {counted(hosts, 'server')}, {format_bandwidth(rate)} a server ({source}), "
         f"{format_time(hop)} a hop",
         rate,
         hop,
@@ -263,15 +261,16 @@ def _from_file(
         about = f"network ({way} routes)"
     if fabric.network.hosts < workload.tasks.servers:
         raise InputError(
-            f"{path} has {fabric.network.hosts} servers, but {workload.name} uses "
+            f"{path} has {counted(fabric.network.hosts, 'server')}, but {workload.name} uses "
             f"{workload.tasks.servers}; give a network of as many"
         )
     network = fabric.network
-    switches = f", {network.switches} switches" if network.switches else ""
+    switches = f", {counted(network.switches, 'switch', 'switches')}" if network.switches else ""
     return Replay(
         fabric,
         fabric,
-        f"{about} {path}, {_servers(network.hosts)}{switches}, {network.links} links",
+        f"{about} {path}, {counted(network.hosts, 'server')}{switches}, "
+        f"{counted(network.links, 'link')}",
         None,
         None,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from parallelism.taskgraph import FloatArray
 from routing.network import Network
 from routing.paths import ecmp_routes
@@ -231,7 +232,10 @@ def fail_servers(
     if steps < 0:
         raise InputError(f"steps is {steps}; give zero or more")
     if servers == 1:
-        raise InputError(f"{count} servers are to fail of the only one; plan more servers")
+        raise InputError(
+            f"{counted(count, 'server is', 'servers are')} to fail of the only one; plan more "
+            "servers"
+        )
     if not 0 < count < servers:
         raise InputError(
             f"{count} of {servers} servers are to fail; give 1 to {servers - 1}, to leave one"

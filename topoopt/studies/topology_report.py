@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.taskgraph import Traffic
 from routing.paths import ecmp_link_bytes, ecmp_routes
 from routing.routes import Routes, tabled
@@ -81,7 +82,9 @@ def topology_report(
     uniform = np.ones((n, n)) - np.eye(n)
     given = Traffic(n, uniform, (), np.zeros(0)) if traffic is None else traffic
     if given.servers != n:
-        raise InputError(f"the traffic is of {given.servers} servers, the network has {n}")
+        raise InputError(
+            f"the traffic is of {counted(given.servers, 'server')}, the network has {n}"
+        )
     routes = Routes.of_all(n, partial(ecmp_routes, network))
     demand = total_demand(Fabric(built.name, network, routes, _rings(built)), given)
     loads = (
@@ -103,13 +106,13 @@ def _rings(built: BuiltFabric) -> dict[tuple[int, ...], tuple[tuple[int, ...], .
 def report_text(report: TopologyReport) -> str:
     """Return the report as a page of text."""
     measures = report.measures
-    ports = f"{measures.degree} {'port' if measures.degree == 1 else 'ports'} a server"
+    ports = f"{counted(measures.degree, 'port')} a server"
     rows: list[tuple[str, ...]] = [
-        ("diameter", f"{measures.diameter} hops", _at_least(measures.moore_diameter)),
-        ("mean distance", f"{measures.mean_distance:.4g} hops",
+        ("diameter", counted(measures.diameter, "hop"), _at_least(measures.moore_diameter)),
+        ("mean distance", counted(f"{measures.mean_distance:.4g}", "hop"),
          _at_least(measures.moore_mean_distance, measures.mean_distance_excess)),
-        ("longest transfer path", f"{measures.worst_path_hops} hops", ""),
-        ("mean path by bytes", f"{measures.transfer_path_hops:.4g} hops", "transfers"),
+        ("longest transfer path", counted(measures.worst_path_hops, "hop"), ""),
+        ("mean path by bytes", counted(f"{measures.transfer_path_hops:.4g}", "hop"), "transfers"),
         ("bandwidth tax", f"{measures.bandwidth_tax:.4g}", "bytes over links per byte sent"),
         ("busiest link", f"{measures.max_link_utilisation:.4g}",
          "of its capacity, with the busiest server's ports full"),
@@ -120,7 +123,8 @@ def report_text(report: TopologyReport) -> str:
          f"at most, from the best routing ({measures.throughput_limit} bound)"),
         ("spectral gap", f"{measures.spectral_gap:.4g}", ""),
         ("cost", dollars(report.bill.cost),
-         f"{report.bill.cables} cables, {report.bill.transceivers} transceivers"),
+         f"{counted(report.bill.cables, 'cable')}, "
+         f"{counted(report.bill.transceivers, 'transceiver')}"),
     ]  # fmt: skip
     if measures.busiest_link_s is not None:
         least = measures.best_wiring_s
@@ -131,8 +135,8 @@ def report_text(report: TopologyReport) -> str:
         rows.insert(at, ("wiring gap", _from_best(measures.wiring_gap),
                          "at most, from the best wiring, with the best routing found"))  # fmt: skip
     title = (
-        f"{measures.fabric}: {measures.servers} servers, {measures.switches} "
-        f"{'switch' if measures.switches == 1 else 'switches'}, {ports}, "
+        f"{measures.fabric}: {counted(measures.servers, 'server')}, "
+        f"{counted(measures.switches, 'switch', 'switches')}, {ports}, "
         f"{measures.traffic} traffic"
     )
     return "\n".join([title, "", *table_lines(rows, left=(0, 2))])

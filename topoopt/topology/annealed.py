@@ -17,6 +17,7 @@ from functools import lru_cache
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from routing.network import IntArray, Network
 from routing.paths import ecmp_link_bytes
 from topoopt.base.interrupts import interruptible
@@ -97,7 +98,9 @@ def annealed(
     """
     check_rates(servers, bandwidth, latency)
     if not 4 <= servers <= _LARGEST:
-        raise InputError(f"an annealed network of {servers} servers; give 4 to {_LARGEST}")
+        raise InputError(
+            f"an annealed network of {counted(servers, 'server')}; give 4 to {_LARGEST}"
+        )
     both_ways = ports is PortModel.BIDIRECTIONAL
     if not 2 <= degree <= servers - 2 or (both_ways and servers * degree % 2):
         raise InputError(

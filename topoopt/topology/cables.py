@@ -5,6 +5,7 @@ from math import isfinite
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from routing.network import FloatArray, IntArray, Network
 from topoopt.topology.wiring import DegreeTooSmallError
 
@@ -18,7 +19,7 @@ def check_rates(hosts: int, bandwidth: float, latency: float, least: int = 2) ->
         If there are fewer hosts than the least, or a number is out of range.
     """
     if hosts < least:
-        raise InputError(f"a network of {hosts} servers; give at least {least}")
+        raise InputError(f"a network of {counted(hosts, 'server')}; give at least {least}")
     if not (bandwidth > 0 and isfinite(bandwidth)):
         raise InputError(f"bandwidth is {bandwidth} bytes/s; give a positive number")
     if not (latency >= 0 and isfinite(latency)):

@@ -16,6 +16,7 @@ from math import comb
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from routing.network import IntArray
 from topoopt.topology.groups import FiniteGroup, groups_of_order
 from topoopt.topology.hamiltonian import hamiltonian_cycles, ring_of
@@ -133,7 +134,7 @@ def select_cayley(
     cycles of even length makes an odd one.
     """
     if not 3 <= servers <= _LARGEST:
-        raise InputError(f"a Cayley graph of {servers} servers; give 3 to {_LARGEST}")
+        raise InputError(f"a Cayley graph of {counted(servers, 'server')}; give 3 to {_LARGEST}")
     if not 1 <= degree < servers:
         raise InputError(
             f"a Cayley graph of degree {degree}; give 1 to {servers - 1}, less than the servers"
@@ -146,12 +147,14 @@ def select_cayley(
     most = degree // 2 if bidirectional else degree
     wanted = most if rings is None else rings
     if not 1 <= wanted <= most:
-        raise InputError(f"{wanted} rings of {degree} ports; give 1 to {most}")
+        raise InputError(
+            f"{counted(wanted, 'ring')} of {counted(degree, 'port')}; give 1 to {most}"
+        )
     graph = _selected(servers, degree, bidirectional, wanted, seed)
     if graph is None:
         raise InfeasibleError(
-            f"no Cayley graph of {servers} servers and {degree} ports with {wanted} rings was "
-            "found; ask for fewer rings or another degree"
+            f"no Cayley graph of {servers} servers and {counted(degree, 'port')} with "
+            f"{counted(wanted, 'ring')} was found; ask for fewer rings or another degree"
         )
     return graph
 

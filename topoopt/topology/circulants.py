@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from topoopt.topology.moore import abelian_bound
 from topoopt.topology.select import select_permutations
 from topoopt.topology.totient import totient_permutations
@@ -178,7 +179,9 @@ def select_circulant(
     aim = objective_named(objective)
     _check(servers, fixed)
     if count < max(1, len(fixed)):
-        raise InputError(f"{count} generators wanted; give at least {max(1, len(fixed))}")
+        raise InputError(
+            f"{counted(count, 'generator')} wanted; give at least {max(1, len(fixed))}"
+        )
     if half and (servers % 2 or not bidirectional):
         raise InputError(
             f"a step of half the ring over {servers} servers; it needs an even number and "
@@ -262,7 +265,8 @@ def _search(
     diameter = offset_distances(n, steps, distance, np.empty(n, np.int64))
     if diameter < 0:
         raise InfeasibleError(
-            f"no {count} steps beside {fixed} join {n} servers; give more, or coprime ones"
+            f"no {counted(count, 'step')} beside {fixed} join {n} servers; give more, or coprime "
+            "ones"
         )
     mean = float(distance.sum()) / (n - 1)
     return Circulant(n, chosen, both_ways, half, int(diameter), mean, exact, int(tried))
@@ -312,7 +316,7 @@ def _directed(n: int, generators: Sequence[int], both_ways: bool, half: bool) ->
 
 def _check(servers: int, generators: Sequence[int]) -> None:
     if servers < 2:
-        raise InputError(f"generators of {servers} servers; a ring needs at least 2")
+        raise InputError(f"generators of {counted(servers, 'server')}; a ring needs at least 2")
     for p in generators:
         if not 1 <= p < servers:
             raise InputError(f"step {p} lies outside 1..{servers - 1}; choose one inside")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from routing.network import FloatArray, IntArray
 from topoopt.base.interrupts import interruptible
 
@@ -67,7 +68,9 @@ def hamiltonian_cycles(
         raise InputError("rows to make cycles of must be permutations without fixed points")
     count = rows if wanted is None else wanted
     if not 1 <= count <= rows:
-        raise InputError(f"{count} cycles wanted of {rows} permutations; give 1 to {rows}")
+        raise InputError(
+            f"{count} cycles wanted of {counted(rows, 'permutation')}; give 1 to {rows}"
+        )
     if not both_ways and count == rows and parity(given) != (rows * (n - 1)) % 2:
         return None
     rng = np.random.default_rng(seed)

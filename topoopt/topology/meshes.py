@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from topoopt.topology.cayley import select_cayley
 from topoopt.topology.circulants import select_circulant
 from topoopt.topology.totient import ring_order
@@ -61,7 +62,7 @@ def full_mesh_graph(n: int, *, bidirectional: bool = False) -> GroupGraph:
     the edges it replaces join opposite places, and so are a matching.
     """
     if n < 2:
-        raise InputError(f"a mesh of {n} servers; give at least 2")
+        raise InputError(f"a mesh of {counted(n, 'server')}; give at least 2")
     cables = np.zeros((n, n), dtype=np.int64)
     if n == 2:
         return GroupGraph(((0, 1),), cables)
@@ -111,7 +112,10 @@ def near_mesh(n: int, ports: int, *, bidirectional: bool = False) -> GroupGraph:
         If there are too few ports, or enough for a full mesh.
     """
     if not 2 <= ports <= n - 2:
-        raise InputError(f"{ports} ports among {n} servers; give 2 to {n - 2}, or make a full mesh")
+        raise InputError(
+            f"{counted(ports, 'port')} among {counted(n, 'server')}; give 2 to {n - 2}, or make a "
+            "full mesh"
+        )
     found: list[tuple[float, int, GroupGraph]] = []
     none = np.zeros((n, n), dtype=np.int64)
     if _CAYLEY[0] <= n <= _CAYLEY[1]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.reading import parse_json, read_text, schema_fault
 from routing.network import Network
 from topoopt.base.atomic import write_text_atomically
@@ -143,12 +144,14 @@ def _network(file: "NetworkFile", name: str) -> Network:
     number = {node: index for index, node in enumerate([*hosts, *switches])}
     if len(number) < len(file.nodes):
         raise InputError("two nodes have one id; give each its own")
-    for what, stated, counted in (
+    for what, stated, found in (
         ("hosts", file.graph.hosts, len(hosts)),
         ("switches", file.graph.switches, len(switches)),
     ):
-        if stated is not None and stated != counted:
-            raise InputError(f"graph.{what} is {stated}, but {counted} nodes are {what}")
+        if stated is not None and stated != found:
+            raise InputError(
+                f"graph.{what} is {stated}, but {counted(found, 'node is', 'nodes are')} {what}"
+            )
     merged: dict[tuple[int, int], tuple[float, float, int]] = {}
     for edge in file.edges:
         for end in (edge.source, edge.target):

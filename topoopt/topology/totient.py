@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 
 
 def totient_permutations(n: int) -> tuple[int, ...]:
@@ -32,7 +33,7 @@ def totient_permutations(n: int) -> tuple[int, ...]:
         If n is below 2.
     """
     if n < 2:
-        raise InputError(f"ring orderings of {n} servers; a ring needs at least 2")
+        raise InputError(f"ring orderings of {counted(n, 'server')}; a ring needs at least 2")
     return tuple(p for p in range(1, n) if math.gcd(p, n) == 1)
 
 

@@ -41,7 +41,7 @@ def test_pages_are_loaded_when_an_object_is_first_shown():
         from topoopt.experiment.run import ExperimentRun
         assert not any(name.startswith("topoopt.report") for name in sys.modules)
         run = ExperimentRun(Path("here"), (), "# name (quick)", 1, 0, 0, 0)
-        assert "1 cases computed" in run._repr_html_()
+        assert "1 case computed" in run._repr_html_()
         assert "topoopt.report.notebook" in sys.modules
     """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)

@@ -62,7 +62,9 @@ def test_where_a_plan_s_schedule_is_left_out_a_note_says_so(place):
         ("what-if", "other.json", "--fail-links", 1, "--trials", 1, "--quiet"),
         ("export", "other.json", "--format", "fbuf", "--omit-updates", "-o", "other.fbuf"),
     ):
-        assert f"note: {note}" in run(*arguments, directory=place)
+        text = run(*arguments, directory=place)
+        assert f"note: {note}" in text
+        assert ("1 trial of 1 failed cable, seed" in text) == (arguments[0] == "what-if")
     assert schedule_left_out(shared_plan()) == []
 
 

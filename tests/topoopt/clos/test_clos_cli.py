@@ -162,7 +162,7 @@ def test_traffic_folders_load(tmp_path):
         ),
         (("route", "--jobs", "JOBS", "--tables", "routes.txt"), "neither .json nor .csv"),
         (("route", "--jobs", "JOBS", "--udp-ports"), "name their file with --tables"),
-        (("route", "--random", "5", "--replicas", "8"), "need at least 1920 NICs"),
+        (("route", "--random", "5", "--replicas", "8"), "fill at least 1920 NICs"),
         (("route", "--jobs", "JOBS", "--nics-per-tor", "0"), "nics-per-tor is 0"),
         (("route", "--jobs", "JOBS", "--nics-per-tor", "9" * 12), "too many NICs"),
         (("route", "--jobs", "JOBS", "--tors", "9" * 12), "too many links"),

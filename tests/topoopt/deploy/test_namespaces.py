@@ -59,13 +59,13 @@ def changed(files, path, pattern, new):
 @pytest.mark.parametrize(
     ("path", "pattern", "new", "words"),
     [
-        ("hosts/server-0/routes.sh", r"^route replace 10\.100\.0\.2/32.*\n", "", "do not arrive"),
+        ("hosts/server-0/routes.sh", r"^route replace 10\.100\.0\.2/32.*\n", "", "did not arrive"),
         slow("hosts/server-0/routes.sh", r"lladdr \S+ dev fab0", "lladdr 2:0:0:0:0:1 dev fab0",
-             "do not arrive"),
+             "did not arrive"),
         ("hosts/server-1/netplan.yaml", r"10\.101\.0\.1/31", "10.101.0.9/31", "RDMA from"),
         ("hosts/server-1/netplan.yaml", r"10\.100\.0\.2/32", "10.100.0.9/32", "host itself"),
         slow("hosts/server-1/routes.sh", r"weight 1 onlink$", "weight 200 onlink", "the plan has"),
-        slow("hosts/server-2/routes.sh", r"forwarding 1", "forwarding 0", "do not arrive"),
+        slow("hosts/server-2/routes.sh", r"forwarding 1", "forwarding 0", "did not arrive"),
         slow("cables.csv", r"(C1,.*,)fab1(,,,both)", r"\1fab0\2", "has another cable"),
         ("hosts/server-3/routes.sh", r"^  rm .*\n", "  false\n", "fails"),
     ],

@@ -53,7 +53,7 @@ def test_list_and_run_all_in_worker_processes(scripts):
         text = (scripts / "results" / name / "quick" / "results.csv").read_text()
         assert text == "a,status,value,message\n1,ok,1,\n2,ok,4,\n"
     again = command("run", "one", "--resume", "--workers", "1", "--from", str(scripts))
-    assert (again.exit_code, "1 cases computed, 2 reused" in again.stderr) == (0, True)
+    assert (again.exit_code, "1 case computed, 2 reused" in again.stderr) == (0, True)
 
 
 def test_an_interrupted_run_says_only_that_cases_are_kept(scripts, monkeypatch, capsys):

@@ -212,7 +212,7 @@ def test_pivot_refuses_two_rows_in_a_cell():
     rows = [{"a": 1, "b": 1, "c": c, "status": "ok"} for c in (1, 2)]
     with pytest.raises(InputError, match="filter the rows"):
         pivot(rows, index="a", columns="b", value="c")
-    with pytest.raises(InputError, match="2 values for 1 columns"):
+    with pytest.raises(InputError, match="2 values for 1 column;"):
         Table(("a",), ((1, 2),))
 
 

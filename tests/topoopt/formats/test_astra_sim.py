@@ -167,7 +167,7 @@ def test_iterations_of_plans_take_about_our_time(plan, within):
 def test_what_astra_sim_cannot_say_is_refused():
     tasks = TaskGraph.from_lists(2, [(TRANSFER, 0, 1, 1e6, 0.0)], [])
     switched = Fabric("switch", *ideal_switch(2, RATE, 1e-6))
-    with pytest.raises(InputError, match="1 switches"):
+    with pytest.raises(InputError, match="1 switch;"):
         run(tasks, switched)
     built = rebuild(shared_spanning_plan())
     with pytest.raises(InputError, match="of other servers without a message") as refused:

@@ -238,7 +238,7 @@ def test_groups_of_pytorch_are_read_from_metadata():
 
 
 REFUSED = {
-    "has 1 sends and 0 receives of tag 0": ([send(0, 1)], []),
+    "has 1 send and 0 receives of tag 0": ([send(0, 1)], []),
     "sends 8 bytes, but node 0 of rank 1 receives 9": ([send(0, 1)], [receive(0, 0, size=9)]),
     "sends to itself": ([send(0, 0), receive(1, 0)],),
     "goes from rank 0 to 4": ([send(0, 4)], []),

@@ -158,7 +158,7 @@ def test_json_holds_the_same(tmp_path):
         ("jobs: [{model: bloom, replicas: 2, placement: tight}]", "placement is not packed"),
         (
             "jobs: [{parameters: 8.0, compute_time: 1s, replicas: 2, placement: [['0:0']]}]",
-            "placement lists 1 replicas of 2",
+            "placement lists 1 replica of 2",
         ),
         (
             "jobs: [{parameters: 8.0, compute_time: 1s, replicas: 2, placement: [['0:0'],['0']]}]",

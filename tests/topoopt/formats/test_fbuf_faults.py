@@ -108,7 +108,7 @@ def through_a_switch(task):
 FAULTS = {
     "transfer from a switch": (through_a_switch(1), "task 2 sends from or to switch 2"),
     "barrier on a switch": (through_a_switch(4), "task [25] sends from or to switch 2"),
-    "cycle": (change("tasks", 3, 5, [1]), "4 tasks wait for each other in a cycle"),
+    "cycle": (change("tasks", 3, 5, [1]), "4 tasks wait in a cycle"),
     "own follower": (change("tasks", 0, 5, [1]), "cycle"),
     "unknown follower": (change("tasks", 0, 5, [2, 99]), "followed by task 99, which does not"),
     "task id twice": (change("tasks", 1, 1, 1), "task id 1 stands twice"),
@@ -170,7 +170,7 @@ LATER = {
         "no rings",
     ),
     "ring that stays": (change("rings", 0, 1, [[2]]), rings_of, "does not visit each node"),
-    "two numbers of cables": (append("conn", (0, 1, 3)), network_of, "by 1 and by 3 cables"),
+    "two numbers of cables": (append("conn", (0, 1, 3)), network_of, "by 1 cable and by 3;"),
     "no connections": (lambda d: d["conn"].clear(), network_of, "no connections"),
     "no rate": (header(5, 0.0), network_of, "no network bandwidth"),
     "a pair without route": (

@@ -69,7 +69,7 @@ def holds_for(given):
                 )  # fmt: skip
             except InputError as error:
                 assert form is AllReduces.RINGS or (
-                    "cables" in str(error) or routing not in ONE_TABLE
+                    "cable" in str(error) or routing not in ONE_TABLE
                 ), error
                 continue
             found, own = read(file)

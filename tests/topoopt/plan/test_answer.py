@@ -39,6 +39,25 @@ def test_the_split_counts_every_operator_once():
     assert sum(counts) == len(plan.parallelization.operators)
 
 
+def test_counts_of_one_are_singular():
+    plan = shared_plan()
+    links = [replace(plan.links[0], cables=1)]
+    one = replace(
+        plan,
+        links=links,
+        parallelization=replace(plan.parallelization, operators=plan.parallelization.operators[:1]),
+        search=replace(plan.search, steps=1),
+        cluster=replace(plan.cluster, degree=1),
+    )
+    lines = str(one).splitlines()
+    assert lines[4].split()[1:3] == ["1", "operator"]
+    assert "; 1 one-way cable" in lines[5] and "one-way cables" not in lines[5]
+    text = one.summary(details=True)
+    assert "1 step," in text and "wiring: 1 port = " in text and "; 1 one-way cable; " in text
+    both = replace(one, cluster=replace(one.cluster, ports="bidirectional"), links=links * 2)
+    assert "; 1 two-way cable" in str(both)
+
+
 @pytest.mark.parametrize("made", [shared_plan, shared_layout_plan])
 def test_the_summary_stays_within_25_lines_whatever_the_plan_holds(made):
     plan = made()

@@ -48,7 +48,7 @@ def test_folded_experts_and_racks_of_72_are_planned_and_verified(
     assert_valid(plan)
     changed = json.loads(plan.to_json())
     changed["parallelization"]["layout"]["stage_layers"] = [1]
-    with pytest.raises(InputError, match="lists 1 parts"):
+    with pytest.raises(InputError, match="lists 1 part;"):
         parse_plan(json.dumps(changed))
     changed["parallelization"]["layout"]["stage_layers"] = [2, 2]
     verdict = verify_plan(parse_plan(json.dumps(changed)))

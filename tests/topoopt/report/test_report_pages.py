@@ -243,7 +243,7 @@ def test_a_wrong_manifest_is_refused(folder, fields, message):
 def test_wrong_results_are_refused(folder):
     path, change = folder
     (path / "results.csv").write_text("a,b\n1\n")
-    with pytest.raises(to.InputError, match="row 2 has 1 cells for 2 columns"):
+    with pytest.raises(to.InputError, match="row 2 has 1 cell for 2 columns"):
         render_report(path)
     (path / "results.csv").unlink()
     with pytest.raises(to.InputError, match=r"results\.csv' does not exist"):

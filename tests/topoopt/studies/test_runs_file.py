@@ -366,7 +366,7 @@ def test_a_run_says_the_width_of_its_sums_and_whether_it_fits(tmp_path) -> None:
     ]
     assert [run.fits for run in found] == [False, True]
     shown = CliRunner().invoke(app, ["validate", "llm", "--runs", str(written(tmp_path))]).stdout
-    assert "Of 1 runs 1 do not fit into memory by the model: small." in shown
+    assert "Of 1 run 1 do not fit into memory by the model: small." in shown
 
 
 def test_a_run_says_what_its_recipe_hides_and_sends_in_fp8(tmp_path) -> None:

@@ -142,7 +142,7 @@ def test_joined_jobs_send_what_they_send_alone(seeds, seed):
         ([(0, 1), (1, 2)], "another job"),
         ([(1, 0), (2, 3)], "ascending"),
         ([(0, 1), (7, 8)], "cluster of 8"),
-        ([(0, 1)], "1 placements for 2 jobs"),
+        ([(0, 1)], "1 placement for 2 jobs"),
     ],
 )
 def test_bad_placements_are_refused(places, said):

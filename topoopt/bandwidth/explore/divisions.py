@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from codesign_base.whole_numbers import divisors
 from parallelism.graph import ModelGraph
 from parallelism.models import get_model
@@ -216,10 +217,10 @@ def transformer_divisions(
     found, smallest = [], inf
     within = "without a limit of memory" if room == inf else f"within {room / 1e9:g} GB"
     note = (
-        f"{model.name}: {model.layers} blocks of {model.hidden}, sequence {model.sequence} "
-        f"({model.source}); {replica.microbatch / replica.tensor:g} sequences an NPU in every "
-        f"design, 2-byte elements on {ACCELERATOR.name}; 16 bytes a parameter, 12 of them spread "
-        f"over the replicas, {within}; one sequence a microbatch"
+        f"{model.name}: {counted(model.layers, 'block')} of {model.hidden}, sequence "
+        f"{model.sequence} ({model.source}); {replica.microbatch / replica.tensor:g} sequences an "
+        f"NPU in every design, 2-byte elements on {ACCELERATOR.name}; 16 bytes a parameter, 12 of "
+        f"them spread over the replicas, {within}; one sequence a microbatch"
     )
     for stages in (s for s in divisors(model.layers) if npus % s == 0):
         for tensor in (t for t in divisors(npus // stages) if model.hidden % t == 0):

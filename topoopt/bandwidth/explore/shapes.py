@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from codesign_base.whole_numbers import divisors
 from topoopt.bandwidth.model.cost import CostModel, default_cost
 from topoopt.bandwidth.model.network import MultiDimNetwork, default_levels
@@ -133,7 +134,7 @@ def network_shapes(
         If there are none, or more than a million.
     """
     if not 2 <= npus <= 10**9:
-        raise InputError(f"shapes of {npus} NPUs; give 2 to 1e9")
+        raise InputError(f"shapes of {counted(npus, 'NPU')}; give 2 to 1e9")
     prices = default_cost() if prices is None else prices
     if not 1 <= most_dimensions <= 12:
         raise InputError(f"shapes of up to {most_dimensions} dimensions; give 1 to 12")
@@ -163,7 +164,7 @@ def network_shapes(
     ]
     if not found:
         raise InputError(
-            f"{npus} NPUs have no shape of up to {most_dimensions} dimensions within the limits "
-            "of the blocks; allow more dimensions or larger blocks"
+            f"{npus} NPUs have no shape of up to {counted(most_dimensions, 'dimension')} within "
+            "the limits of the blocks; allow more dimensions or larger blocks"
         )
     return tuple(found)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from topoopt.bandwidth.explore.chunks import (
     SearchSpace,
     SolvedCandidate,
@@ -126,8 +127,9 @@ def search_designs(
     """
     if not shapes or not divisions or keep < 1 or jobs < 1:
         raise InputError(
-            f"search of {len(shapes)} shapes and {len(divisions)} divisions for {keep} designs in "
-            f"{jobs} processes; give at least 1 each"
+            f"search of {counted(len(shapes), 'shape')} and {counted(len(divisions), 'division')} "
+            f"for {counted(keep, 'design')} in {counted(jobs, 'process', 'processes')}; give at "
+            "least 1 each"
         )
     npus = shapes[0].npus
     for size in {n.npus for n in shapes} | {each.layout.gpus for each in divisions}:
@@ -167,8 +169,8 @@ def _run(space: SearchSpace, jobs: int, progress: SweepProgress | None) -> Sweep
                     Call(solve_chunk, {"begin": begin, "end": end, "limit": limit})
                     for begin, end in asked
                 ]
-                for found, counted in in_order(run(calls)):
-                    tally = tally + counted
+                for found, added in in_order(run(calls)):
+                    tally = tally + added
                     for entry in found:
                         _take(best, entry)
                 leading = heapq.nsmallest(space.keep, best.values(), key=SolvedCandidate.rank)
@@ -184,8 +186,8 @@ def _run(space: SearchSpace, jobs: int, progress: SweepProgress | None) -> Sweep
         if interrupted:
             raise KeyboardInterrupt
         raise InfeasibleError(
-            f"none of {space.size} designs has an answer: {tally.unfit} cannot be laid out, "
-            f"{tally.infeasible} break the constraints; loosen them or allow other shapes"
+            f"none of {counted(space.size, 'design')} has an answer: {tally.unfit} cannot be laid "
+            f"out, {tally.infeasible} break the constraints; loosen them or allow other shapes"
         )
     designs = sorted(
         (_design(space, entry) for entry in best.values()),

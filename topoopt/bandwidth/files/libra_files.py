@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from codesign_base.paths import is_directory
 from topoopt.bandwidth.model.builtin import builtin_workload
 from topoopt.bandwidth.model.communicator import (
@@ -91,8 +92,8 @@ def libra_inputs(workload: str, dimensions: int, source: str) -> LibraInputs:
     """
     if workload not in WORKLOADS or dimensions not in NOTATION:
         raise InputError(
-            f"workload {workload!r} in {dimensions} dimensions; choose {', '.join(WORKLOADS)} in "
-            "3 or 4"
+            f"workload {workload!r} in {counted(dimensions, 'dimension')}; choose "
+            f"{', '.join(WORKLOADS)} in 3 or 4"
         )
     if source == BUILT_IN:
         name = workload.lower().replace("_", "-")

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from codesign_base.counted import counted
 from topoopt.bandwidth.allocate import Allocation
 from topoopt.bandwidth.explore.sensitivity import Sensitivity, relative_change
 from topoopt.bandwidth.model.cost import GBYTE
@@ -199,8 +200,8 @@ def allocation_summary(answer: Allocation) -> str:
     ]
     if answer.discrete is not None:
         lines.append(
-            f"rates: {answer.discrete.nodes:,} boxes looked at; with any rates at least "
-            f"{answer.discrete.relaxed:.9g} {_unit(answer)}"
+            f"rates: {counted(f'{answer.discrete.nodes:,}', 'box', 'boxes')} looked at; with any "
+            f"rates at least {answer.discrete.relaxed:.9g} {_unit(answer)}"
         )
     if answer.shadow_prices:
         rows: list[tuple[str, ...]] = [("relaxing", "saves", "")]

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from codesign_base.counted import counted
 from topoopt.bandwidth.explore.sweep import NetworkDesign, Sweep, describe_design
 from topoopt.bandwidth.files.report import GOALS, objective_unit
 from topoopt.bandwidth.model.cost import GBYTE
@@ -93,7 +94,7 @@ def sweep_summary(found: Sweep) -> str:
     return "\n".join(
         [
             f"{found.designs[0].network.npus:,} NPUs: {GOALS[found.question.objective]} over "
-            f"{found.candidates:,} designs",
+            f"{counted(f'{found.candidates:,}', 'design')}",
             "",
             *table_lines(rows, left=(0, 3)),
             "",

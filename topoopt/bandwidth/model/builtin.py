@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.models import get_model
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import Layout
@@ -164,9 +165,10 @@ def transformer_workload(model: Transformer, layout: Layout, batch: int) -> Laye
         model.name,
         tuple(layers),
         (
-            f"{model.name}: {model.layers} blocks of {model.hidden}, sequence {model.sequence} "
-            f"({model.source}); {batch} sequences a replica over {layout.tensor} tensor-parallel "
-            f"NPUs, 2-byte elements, {EFFICIENCY:g} of the peak of {ACCELERATOR.name}",
+            f"{model.name}: {counted(model.layers, 'block')} of {model.hidden}, sequence "
+            f"{model.sequence} ({model.source}); {counted(batch, 'sequence')} a replica over "
+            f"{layout.tensor} tensor-parallel NPUs, 2-byte elements, {EFFICIENCY:g} of the peak "
+            f"of {ACCELERATOR.name}",
         ),
         layout.tensor,
     )
@@ -216,9 +218,9 @@ def dlrm_workload() -> LayerWorkload:
         "dlrm",
         tuple(layers),
         (
-            f"dlrm: {tables} tables of width {width} ({DLRM_SOURCE}); {batch} samples an NPU, "
-            f"4-byte elements, {EFFICIENCY:g} of the TF32 peak and {MEMORY_EFFICIENCY:g} of the "
-            f"memory bandwidth of {ACCELERATOR.name}; the feature interaction is not timed",
+            f"dlrm: {tables} tables of width {width} ({DLRM_SOURCE}); {counted(batch, 'sample')} "
+            f"an NPU, 4-byte elements, {EFFICIENCY:g} of the TF32 peak and {MEMORY_EFFICIENCY:g} "
+            f"of the memory bandwidth of {ACCELERATOR.name}; the feature interaction is not timed",
         ),
         1,
         ("embedding",),

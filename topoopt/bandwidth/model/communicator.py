@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.reading import check_fields, read_yaml
 
@@ -132,7 +133,8 @@ def _whole_list(values: object, length: int, where: str) -> list[int]:
         raise InputError(f"{where} is {values!r}; give a list of whole numbers, one a dimension")
     if len(values) != length:
         raise InputError(
-            f"{where} has {len(values)} entries for {length} dimensions; give one each"
+            f"{where} has {counted(len(values), 'entry', 'entries')} for "
+            f"{counted(length, 'dimension')}; give one each"
         )
     return list(values)
 

@@ -1,6 +1,7 @@
 """Our own model graphs as workloads: data parallelism, with tensor parallelism inside it."""
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.accelerators import get_accelerator
 from parallelism.device import RooflineModel, Server
 from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind
@@ -84,9 +85,15 @@ def model_workload(graph: ModelGraph, tensor: int = 1) -> LayerWorkload:
             f"model {graph.name!r} has no operator that splits {tensor} ways; "
             "give another tensor parallelism"
         )
-    notes = [f"{graph.name}: {samples} samples a replica of {tensor} NPUs; {model.notes[0]}"]
+    notes = [
+        f"{graph.name}: {counted(samples, 'sample')} a replica of {counted(tensor, 'NPU')}; "
+        f"{model.notes[0]}"
+    ]
     if everywhere:
-        notes.append(f"{len(everywhere)} tables of {graph.name} are sharded over all NPUs")
+        tables = counted(
+            len(everywhere), f"table of {graph.name} is", f"tables of {graph.name} are"
+        )
+        notes.append(f"{tables} sharded over all NPUs")
     return LayerWorkload(graph.name, tuple(layers), tuple(notes), tensor, tuple(everywhere))
 
 

@@ -8,6 +8,7 @@ node for each of its groups.
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from codesign_base.rows import starts
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
@@ -107,8 +108,8 @@ def build_network(network: MultiDimNetwork, bandwidth: Floats) -> Network:
     """
     if bandwidth.shape != (network.dimensions,):
         raise InputError(
-            f"bandwidth has shape {bandwidth.shape} for {network.dimensions} dimensions; "
-            "give one each"
+            f"bandwidth has shape {bandwidth.shape} for "
+            f"{counted(network.dimensions, 'dimension')}; give one each"
         )
     for d, rate in enumerate(bandwidth):
         if not 0 < rate < np.inf:

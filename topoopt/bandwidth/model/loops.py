@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.bandwidth.model.collectives import Collective, PartialGroups, pattern
 from topoopt.bandwidth.model.communicator import PHASES, Communicator, NpuGroup, matches
 from topoopt.bandwidth.model.expressions import Expr, comm, compute, maximum, total
@@ -164,7 +165,8 @@ def unsent_notes(workload: LayerWorkload, communicator: Communicator) -> list[st
         )
         if count:
             notes.append(
-                f"{phase} collectives of {count} layers are not sent: their group is one NPU"
+                f"{phase} collectives of {counted(count, 'layer')} are not sent: their group is "
+                "one NPU"
             )
     return notes
 

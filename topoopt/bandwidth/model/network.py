@@ -5,6 +5,7 @@ from math import prod
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.bandwidth.model.reading import check_fields, read_yaml
 from topoopt.topology.zoo.blocks import SHORT, BuildingBlock, check_sizes, read_blocks
 
@@ -55,8 +56,8 @@ class MultiDimNetwork:
         for name in ("sizes", "levels", "latencies", "reducing"):
             if len(getattr(self, name)) != count:
                 raise InputError(
-                    f"network: {len(getattr(self, name))} {name} for {count} dimensions; "
-                    "give one each"
+                    f"network: {len(getattr(self, name))} {name} for "
+                    f"{counted(count, 'dimension')}; give one each"
                 )
         check_sizes(self.sizes)
         for d in range(count):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.bandwidth.model.expressions import Expr, maximum, total
 
 
@@ -55,7 +56,10 @@ def combine(
         raise InputError("there is no workload; give at least one")
     factors = [1.0] * len(expressions) if weights is None else list(weights)
     if len(factors) != len(expressions):
-        raise InputError(f"{len(factors)} weights for {len(expressions)} workloads; give one each")
+        raise InputError(
+            f"{counted(len(factors), 'weight')} for {counted(len(expressions), 'workload')}; give "
+            "one each"
+        )
     for factor in factors:
         if not 0 < factor < float("inf"):
             raise InputError(f"workload weight {factor}; give a positive number")

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.reading import read_text
 from topoopt.bandwidth.model.collectives import Collective, collective_of
 
@@ -149,8 +150,8 @@ def parse_workload(text: str, where: str, name: str) -> LayerWorkload:
         at, words = rows.pop(0)
         if words[0] not in POLICIES:
             raise InputError(
-                f"{where}: line {at} has {len(words)} columns; a layer has {_COLUMNS}, and a "
-                f"header begins with a policy such as {POLICIES[0]}"
+                f"{where}: line {at} has {counted(len(words), 'column')}; a layer has {_COLUMNS}, "
+                f"and a header begins with a policy such as {POLICIES[0]}"
             )
         if not rows or len(rows[0][1]) != 1 or not _WHOLE.fullmatch(rows[0][1][0]):
             raise InputError(
@@ -160,7 +161,8 @@ def parse_workload(text: str, where: str, name: str) -> LayerWorkload:
     layers = tuple(_layer(words, f"{where}: line {at}") for at, words in rows)
     if stated is not None and stated != len(layers):
         raise InputError(
-            f"{where}: the header says {stated} layers, but {len(layers)} follow; correct it"
+            f"{where}: the header says {counted(stated, 'layer')}, but {len(layers)} follow; "
+            "correct it"
         )
     if not layers:
         raise InputError(f"{where} has no layers; give at least one")
@@ -169,7 +171,7 @@ def parse_workload(text: str, where: str, name: str) -> LayerWorkload:
 
 def _layer(words: list[str], where: str) -> Layer:
     if len(words) != _COLUMNS:
-        raise InputError(f"{where} has {len(words)} columns; a layer has {_COLUMNS}")
+        raise InputError(f"{where} has {counted(len(words), 'column')}; a layer has {_COLUMNS}")
     if not _WHOLE.fullmatch(words[1]):
         raise InputError(f"{where}: dependency is {words[1]!r}; give a whole number, -1 for none")
     _amount(words[11], f"{where}: update time")

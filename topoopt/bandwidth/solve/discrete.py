@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from topoopt.bandwidth.model.time_model import Floats
 from topoopt.bandwidth.solve.boxes import BoxSearch
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
@@ -112,7 +113,7 @@ def solve_discrete(
                 "budget as a limit ('<= 500GB/s')"
             )
         raise InfeasibleError(
-            f"no rates that satisfy {_named(problem)} were found in {nodes} nodes; "
+            f"no rates that satisfy {_named(problem)} were found in {counted(nodes, 'node')}; "
             "allow more nodes or looser constraints"
         )
     looked = search.looked
@@ -128,7 +129,9 @@ def solve_discrete(
 
 def _check(problem: AllocationProblem, rates: tuple[Floats, ...], nodes: int, leaf: int) -> None:
     if len(rates) != problem.dimensions:
-        raise InputError(f"rates for {len(rates)} of {problem.dimensions} dimensions; give each")
+        raise InputError(
+            f"rates for {len(rates)} of {counted(problem.dimensions, 'dimension')}; give each"
+        )
     if nodes < 1 or leaf < 1:
         raise InputError(f"nodes {nodes}, leaf {leaf}; give at least 1 each")
     for d, listed in enumerate(rates):

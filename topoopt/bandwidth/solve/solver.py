@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from topoopt.bandwidth.model.time_model import Floats
 from topoopt.bandwidth.solve.certificate import Certificate
 from topoopt.bandwidth.solve.diagnose import check_problem, refuse
@@ -80,7 +81,7 @@ def solve(problem: AllocationProblem, start: Floats | None = None) -> Solution:
     check_problem(problem)
     if start is not None and start.shape != (problem.dimensions,):
         raise InputError(
-            f"start has shape {start.shape} for {problem.dimensions} dimensions; "
+            f"start has shape {start.shape} for {counted(problem.dimensions, 'dimension')}; "
             "give one bandwidth each"
         )
     answer = optimise(problem, start)

@@ -9,6 +9,7 @@ from math import isfinite
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ def serve(
         If a request needs more servers than a part reaches.
     """
     if not 1 <= reach <= servers:
-        raise InputError(f"reach is {reach} of {servers} servers; give 1 to {servers}")
+        raise InputError(f"reach is {reach} of {counted(servers, 'server')}; give 1 to {servers}")
     if any(a.arrival_s > b.arrival_s for a, b in pairwise(requests)):
         raise InputError("the requests are not in the order of their arrival; sort them")
     parts = [list(range(low, min(low + reach, servers))) for low in range(0, servers, reach)]

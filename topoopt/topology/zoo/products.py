@@ -6,6 +6,7 @@ from math import prod
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from routing.network import IntArray, Network
 from topoopt.topology.cables import both_ways, check_rates
 from topoopt.topology.zoo.blocks import BuildingBlock
@@ -47,7 +48,8 @@ def hypercube(servers: int, bandwidth: float, latency: float) -> Network:
     bits = max(servers, 1).bit_length() - 1
     if servers < 2 or 1 << bits != servers:
         raise InputError(
-            f"a hypercube of {servers} servers; give a power of two, such as {1 << max(bits, 1)}"
+            f"a hypercube of {counted(servers, 'server')}; give a power of two, such as "
+            f"{1 << max(bits, 1)}"
         )
     return product([(BuildingBlock.RING, 2)] * bits, bandwidth, latency, name="hypercube")
 

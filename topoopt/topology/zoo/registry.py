@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.suggestions import choice
 from parallelism.taskgraph import Traffic
 from routing.network import Network
@@ -160,7 +161,8 @@ def build_fabric(
         sizes = [size for _, size in blocks]
         if servers not in (None, prod(sizes)):
             raise InputError(
-                f"{name} of dims {dims} has {prod(sizes)} servers, not {servers}; give other sizes"
+                f"{name} of dims {dims} has {counted(prod(sizes), 'server')}, not {servers}; give "
+                "other sizes"
             )
         if name == "product":
             network = product(blocks, bandwidth, latency)
@@ -223,8 +225,8 @@ def _free_degree(
         wanted = _allreduce(servers) if traffic is None else traffic
         if wanted.servers != servers:
             raise InputError(
-                f"the traffic is of {wanted.servers} servers, not {servers}; give traffic of as "
-                "many servers"
+                f"the traffic is of {counted(wanted.servers, 'server')}, not {servers}; give "
+                "traffic of as many servers"
             )
         found = find_topology(
             wanted, degree, bandwidth, latency=latency, ports=ports, surplus="rings",
@@ -258,7 +260,7 @@ def _direct(name: str, network: Network, degree: int | None, own: int) -> BuiltF
 
 def _allreduce(servers: int) -> Traffic:
     if servers < 2:
-        raise InputError(f"totient of {servers} servers; give at least 2")
+        raise InputError(f"totient of {counted(servers, 'server')}; give at least 2")
     none = np.zeros((servers, servers))
     return Traffic(servers, none, (tuple(range(servers)),), np.ones(1))
 

@@ -8,6 +8,7 @@ and Kuhl (1980).
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from routing.network import IntArray, Network
 from topoopt.topology.cables import check_rates
 from topoopt.topology.wiring import DegreeTooSmallError, is_strongly_connected
@@ -64,8 +65,8 @@ def _wired(name: str, target: IntArray, bandwidth: float, latency: float) -> Net
     np.add.at(cables, (source[kept], target.ravel()[kept]), 1)
     if not is_strongly_connected(cables):
         raise DegreeTooSmallError(
-            f"{name} of {servers} servers with {degree} ports is not connected; give a larger "
-            "degree"
+            f"{name} of {servers} servers with {counted(degree, 'port')} is not connected; give a "
+            "larger degree"
         )
     return Network.from_links(
         name, servers, 0, source[kept], target.ravel()[kept], bandwidth, latency

@@ -7,6 +7,7 @@ Datacenters" (CoNEXT 2016), section 3.
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from routing.network import Network
 from topoopt.topology.cables import both_ways, check_rates
 from topoopt.topology.wiring import DegreeTooSmallError, is_strongly_connected
@@ -48,7 +49,7 @@ def xpander(
     if degree < 1 or servers % clusters:
         below = max(servers // max(clusters, 1), 1) * clusters
         raise InputError(
-            f"an Xpander of {servers} servers with degree {degree}; give a multiple of "
+            f"an Xpander of {counted(servers, 'server')} with degree {degree}; give a multiple of "
             f"{clusters}, such as {below}"
         )
     size = servers // clusters

@@ -218,7 +218,7 @@ def test_workload_files(tmp_path):
         ("DATA\n2\n" + LAYER, "says 2 layers, but 1 follow"),
         ("DATA\n" + LAYER, "not a number of layers"),
         ("DATA\n0\n", "no layers"),
-        ("UNKNOWN\n1\n" + LAYER, "line 1 has 1 columns"),
+        ("UNKNOWN\n1\n" + LAYER, "line 1 has 1 column;"),
         (LAYER + "X -1 5\n", "line 2 has 3 columns"),
         (LAYER.replace("805", "nan"), "input gradient bytes is 'nan'"),
         (LAYER.replace("805", "-805"), "input gradient bytes is '-805'"),

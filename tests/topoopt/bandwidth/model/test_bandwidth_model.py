@@ -263,7 +263,7 @@ def test_several_workloads():
     assert relative.evaluate(at) == pytest.approx(2.0)
     with pytest.raises(InputError, match="takes no time at all"):
         combine([first, second], None, Together.SUM, [5.0, 0.0])
-    for weights, message in (([1.0], "1 weights"), ([1.0, 0.0], "weight 0.0")):
+    for weights, message in (([1.0], "1 weight for"), ([1.0, 0.0], "weight 0.0")):
         with pytest.raises(InputError, match=message):
             combine([first, second], weights)
     with pytest.raises(InputError, match="no workload"):
