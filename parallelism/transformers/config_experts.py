@@ -20,6 +20,45 @@ from parallelism.transformers.config_parts import (
 )
 from parallelism.transformers.config_windows import chunks, late_window, window_of_all
 from parallelism.transformers.experts import Experts
+from parallelism.transformers.limits import MOST_GROUPS
+
+# Spellings of the experts of a layer and of those that a token goes to.
+_COUNT = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts")
+_EACH = (
+    "num_experts_per_token", "num_experts_per_tok", "experts_per_token", "moe_topk", "moe_top_k",
+    "moe_k",
+)  # fmt: skip
+
+
+def experts_of(
+    config: ConfigFields, count: int, per_token: int, width: int, **more: Any
+) -> Experts:
+    """Return `Experts` of numbers that were read, whose contradictions name the file's fields.
+
+    Raises
+    ------
+    InputError
+        If a token goes to more experts than there are, or its groups do not hold as many.
+    """
+    of, each = config.spelt(*_COUNT), config.spelt(*_EACH)
+    if per_token > count:
+        if config.value(each) is None:
+            raise config.wrong(of, f"a token goes to {per_token} without a field {each!r}; give it")
+        raise config.wrong(each, f"give at most {of} = {count}")
+    groups, chosen = more.get("groups", 1), more.get("groups_per_token", 1)
+    divided, taken = config.spelt("num_expert_group", "n_group"), "topk_group"
+    if count % groups or groups > MOST_GROUPS:
+        most = f", of at most {MOST_GROUPS}" if groups > MOST_GROUPS else ""
+        raise config.wrong(divided, f"give a divisor of {of} = {count}{most}")
+    if chosen > groups:
+        raise config.wrong(taken, f"give at most {divided} = {groups}")
+    if (reached := chosen * count // groups) < per_token:
+        given = taken if config.value(taken) is not None else divided
+        raise config.wrong(
+            given, f"{chosen} of {divided} = {groups} groups hold {reached} of {of} = {count} "
+            f"experts, fewer than {each} = {per_token}; give fewer groups, or a larger {taken}",
+        )  # fmt: skip
+    return Experts(count, per_token, width, **more)
 
 
 def _sparse_layers(config: ConfigFields, layers: int) -> dict[str, Any]:
@@ -59,15 +98,16 @@ def _dbrx(config: ConfigFields) -> dict[str, Any]:
         "vocabulary": config.count("vocab_size"),
         "gated": True,
         "tied": config.flag("tie_word_embeddings", False),
-        "experts": Experts(
-            experts.count("moe_num_experts"), experts.count("moe_top_k"), feed_forward
+        "experts": experts_of(
+            experts, experts.count("moe_num_experts"), experts.count("moe_top_k"), feed_forward
         ),
     }
 
 
 def of_one_width(config: ConfigFields, described: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Add experts as wide as ``intermediate_size`` says, in every layer."""
-    experts = Experts(
+    experts = experts_of(
+        config,
         config.count("num_local_experts", "num_experts"),
         config.alike("num_experts_per_tok", "experts_per_token", "moe_topk"),
         described["feed_forward"],
@@ -119,8 +159,8 @@ def _llama4(config: ConfigFields) -> dict[str, Any]:
         raise config.wrong(
             "moe_layers", "only each interleave_moe_layer_step-th layer may have experts"
         )
-    experts = Experts(
-        config.count("num_local_experts"), config.count("num_experts_per_tok"), width,
+    experts = experts_of(
+        config, config.count("num_local_experts"), config.count("num_experts_per_tok"), width,
         shared=1, shared_width=width, every=every,
     )  # fmt: skip
     return body | {
@@ -144,7 +184,8 @@ def _qwen2_moe(config: ConfigFields) -> dict[str, Any]:
 
 def qwen_experts(config: ConfigFields, layers: int) -> Experts:
     """Return experts beside a shared one that has a gate."""
-    return Experts(
+    return experts_of(
+        config,
         config.count("num_experts"),
         config.count("num_experts_per_tok"),
         config.count("moe_intermediate_size"),
@@ -158,7 +199,8 @@ def qwen_experts(config: ConfigFields, layers: int) -> Experts:
 def _qwen3_moe(config: ConfigFields) -> dict[str, Any]:
     described = plain(config, head_norm=True, **biased(config))
     config.expect("use_qk_norm", True, because="only Qwen3 with norms of heads; give true")
-    experts = Experts(
+    experts = experts_of(
+        config,
         config.count("num_experts", "num_local_experts"),
         config.count("num_experts_per_tok"),
         config.count("moe_intermediate_size"),
@@ -300,7 +342,8 @@ def with_shared(config: ConfigFields, usual: int, router_bias: bool) -> Experts:
     """Return experts beside shared ones; ``usual`` is how many are shared, and layers dense."""
     shared = config.count("n_shared_experts", "num_shared_experts", default=usual, least=0)
     width = config.count("moe_intermediate_size")
-    return Experts(
+    return experts_of(
+        config,
         config.count("n_routed_experts", "num_local_experts", "num_experts"),
         config.count("num_experts_per_tok"),
         width,
@@ -363,7 +406,8 @@ def _ernie_moe(config: ConfigFields) -> dict[str, Any]:
         "moe_layer_end_index", -1, layers - 1, because="only experts up to the last layer; give -1"
     )
     shared = config.count("moe_num_shared_experts", default=2, least=0)
-    experts = Experts(
+    experts = experts_of(
+        config,
         config.count("moe_num_experts", default=64),
         config.count("moe_k", default=6),
         width,

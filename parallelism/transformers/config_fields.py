@@ -61,6 +61,12 @@ class ConfigFields:
                 )  # fmt: skip
         return given[0], value
 
+    def spelt(self, *names: str) -> str:
+        """Return which spelling of a field was read and is given, else was read."""
+        read = [name for name in names if name in self._taken]
+        given = [name for name in read if self.data.get(name) is not None]
+        return (*given, *read, *names)[0]
+
     def value(self, name: str) -> Any:
         """Return a field as it is, None where it is not given."""
         return self._find([name])[1]

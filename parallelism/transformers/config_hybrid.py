@@ -9,6 +9,7 @@ from codesign_base import InputError
 from codesign_base.counted import counted
 from parallelism.transformers.config_experts import (
     dense_first,
+    experts_of,
     latent_layers,
     qwen_experts,
     with_shared,
@@ -232,7 +233,9 @@ def _granite_hybrid(config: ConfigFields) -> dict[str, Any]:
     if not experts:
         return described | {"feed_forward": shared}
     width = described["feed_forward"]
-    return described | {"experts": Experts(experts, each, width, shared=1, shared_width=shared)}
+    return described | {
+        "experts": experts_of(config, experts, each, width, shared=1, shared_width=shared)
+    }
 
 
 def _bamba(config: ConfigFields) -> dict[str, Any]:
@@ -345,7 +348,8 @@ def _nemotron_experts(config: ConfigFields, blocks: list[str]) -> Experts | None
             "blocks of one of them is known; plan with a model file"
         )
     config.expect("n_shared_experts", 1, because="only one shared expert is known; give 1")
-    return Experts(
+    return experts_of(
+        config,
         config.count("n_routed_experts", "num_local_experts"),
         config.count("num_experts_per_tok"),
         config.count("moe_intermediate_size"),

@@ -7,7 +7,7 @@ from typing import Any
 
 from codesign_base.counted import counted
 from parallelism.operators.shapes import LARGEST
-from parallelism.transformers.config_experts import of_one_width
+from parallelism.transformers.config_experts import experts_of, of_one_width
 from parallelism.transformers.config_fields import ConfigFields
 from parallelism.transformers.config_hybrid import (
     but_for,
@@ -18,7 +18,6 @@ from parallelism.transformers.config_hybrid import (
     named,
 )
 from parallelism.transformers.config_parts import llama, plain
-from parallelism.transformers.experts import Experts
 from parallelism.transformers.linear_attention import LinearAttention
 
 
@@ -76,7 +75,8 @@ def _lfm2(config: ConfigFields) -> dict[str, Any]:
 def _lfm2_moe(config: ConfigFields) -> dict[str, Any]:
     if config.value("layer_types") is None:
         raise config.missing("layer_types")
-    experts = Experts(
+    experts = experts_of(
+        config,
         config.count("num_experts"),
         config.count("num_experts_per_tok"),
         config.count("moe_intermediate_size"),
@@ -156,7 +156,9 @@ def _jamba(config: ConfigFields) -> dict[str, Any]:
             f"only experts in the last of each {every} layers (expert_layer_period) are known; "
             f"give {every - 1}",
         )
-    return described | {"experts": Experts(count, each, described["feed_forward"], every=every)}
+    return described | {
+        "experts": experts_of(config, count, each, described["feed_forward"], every=every)
+    }
 
 
 def _periodic(

@@ -57,6 +57,9 @@ _ARCHITECTURAL: Mapping[str, tuple[object, ...]] = {
 # Of these, lists with an entry for each layer.
 _OF_LAYERS = frozenset({"attn_type_list", "layer_types", "layers_block_type", "sliding_windows"})
 
+# Which layers are dense, of models with experts.
+_DENSE_LAYERS = ("mlp_layer_types", "moe_layer_start_index", "first_k_dense_replace")
+
 # Known although no reader asks for them; the last is what the class of Gemma 3 writes, but reads as
 # `sliding_window_pattern`.
 _KNOWN = frozenset({*_ARCHITECTURAL, "_sliding_window_pattern"})
@@ -151,6 +154,13 @@ def transformer_from_config(
     if config.value("use_sliding_window") is False:
         config.ignore("sliding_window")
     config.refuse_leftovers(_ARCHITECTURAL, _OF_LAYERS, described["layers"])
+    experts = described.get("experts")
+    if experts and experts.first_dense >= described["layers"]:
+        listed = (name for name in _DENSE_LAYERS if config.value(name) is not None)
+        raise config.wrong(
+            next(listed, _DENSE_LAYERS[-1]), f"all {described['layers']} layers are dense then, "
+            "and none has the experts of the file; give fewer dense layers",
+        )  # fmt: skip
     if "sequence" in described:
         if sequence not in (None, described["sequence"]):
             raise InputError(

@@ -112,6 +112,58 @@ def test_messages_name_the_place(data: dict[str, Any], change: dict[str, Any], w
     assert len(str(error.value)) < 300
 
 
+SPARSE = {
+    name: data for name, (data, *_) in (PUBLISHED | hybrid_configs.PUBLISHED_HYBRIDS).items()
+    if parse(data).experts
+}  # fmt: skip
+V3 = PUBLISHED["DeepSeek-V3.2"][0] | {"n_group": 8, "topk_group": 4}
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_a_token_goes_to_no_more_experts_than_there_are_by_the_files_names(name: str) -> None:
+    data, inner = SPARSE[name], "ffn_config"
+    spellings = ("num_experts_per_token", "num_experts_per_tok", "moe_topk", "moe_top_k", "moe_k")
+    each = next(each for each in spellings if each in data | data.get(inner, {}))
+    changed = data | {each: 9999}
+    if inner in data:
+        changed = data | {inner: data[inner] | {each: 9999}}
+    with pytest.raises(InputError) as error:
+        parse(changed)
+    text = str(error.value)
+    count = text.partition("give at most ")[2].partition(" = ")[0]
+    assert f"field {each!r} is 9999; give at most {count} = {parse(data).experts.count}" in text
+    assert count in data | data.get(inner, {})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"topk_group": 9}, "field 'topk_group' is 9; give at most n_group = 8"),
+        ({"n_group": None}, "field 'topk_group' is 4; give at most n_group = 1"),
+        ({"n_group": 7}, "field 'n_group' is 7; give a divisor of n_routed_experts = 256"),
+        ({"n_routed_experts": 4096, "n_group": 2048}, "n_routed_experts = 4096, of at most 1024"),
+        ({"n_group": 128, "topk_group": 1}, "field 'topk_group' is 1; 1 of n_group = 128 groups "
+         "hold 2 of n_routed_experts = 256 experts, fewer than num_experts_per_tok = 8; give"),
+        ({"first_k_dense_replace": 61}, "field 'first_k_dense_replace' is 61; all 61 layers are"),
+    ],
+)  # fmt: skip
+def test_groups_of_experts_are_refused_by_the_files_names(change, words: str) -> None:
+    with pytest.raises(InputError) as error:
+        parse(V3 | change)
+    assert words in str(error.value)
+
+
+def test_groups_and_experts_that_a_file_leaves_out_are_named() -> None:
+    with pytest.raises(InputError, match="'num_expert_group' is 128; 1 of num_expert_group = 128"):
+        parse({**KIMI, "num_expert_group": 128, "topk_group": None})
+    ernie = PUBLISHED["ERNIE-4.5-21B"][0] | {"moe_num_experts": 4, "moe_k": None}
+    with pytest.raises(InputError, match="is 4; a token goes to 6 without a field 'moe_k'; give"):
+        parse(ernie)
+    glm = GLM | {"mlp_layer_types": ["dense"] * 6}
+    with pytest.raises(InputError, match=r"'mlp_layer_types' is .*; all 6 layers are dense then"):
+        parse(glm)
+
+
 @pytest.mark.parametrize(
     ("full", "kda", "words"),
     [
