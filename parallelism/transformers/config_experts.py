@@ -238,8 +238,12 @@ def latent_layers(config: ConfigFields) -> dict[str, Any]:
     )
     # A head's width as listed elsewhere is that of the rotary part or of both.
     config.count("head_dim", default=0)
-    config.count("num_key_value_heads", default=0)
     heads = config.count("num_attention_heads")
+    if config.count("num_key_value_heads", default=heads) != heads:
+        raise config.wrong(
+            "num_key_value_heads", "latent attention has keys of each head, and "
+            f"num_attention_heads is {heads}; give {heads}, or remove it",
+        )  # fmt: skip
     return body | {
         "attention": Attention(heads, heads, width, latent=latent),
         "gated": True,

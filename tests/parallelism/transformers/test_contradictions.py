@@ -153,6 +153,16 @@ def test_groups_of_experts_are_refused_by_the_files_names(change, words: str) ->
     assert words in str(error.value)
 
 
+@pytest.mark.parametrize("data", [V3, GLM, KIMI])
+def test_latent_attention_has_as_many_key_heads_as_heads(data: dict[str, Any]) -> None:
+    heads = data["num_attention_heads"]
+    for said in (heads, None):
+        assert parse(data | {"num_key_value_heads": said}) == parse(data)
+    words = f"is 8; latent attention .* num_attention_heads is {heads}; give {heads}, or remove"
+    with pytest.raises(InputError, match=f"field 'num_key_value_heads' {words}"):
+        parse(data | {"num_key_value_heads": 8})
+
+
 def test_groups_and_experts_that_a_file_leaves_out_are_named() -> None:
     with pytest.raises(InputError, match="'num_expert_group' is 128; 1 of num_expert_group = 128"):
         parse({**KIMI, "num_expert_group": 128, "topk_group": None})
