@@ -243,6 +243,10 @@ def test_bills_agree_with_the_formulas() -> None:
         (("dragonfly", 8, 1), {"tier": "aggregation"}, "does not apply"),
         (("dragonfly", 8, 1), {"dims": "4"}, "does not apply"),
         (("totient", 1, 1), {}, "at least 2"),
+        (("totient", 10**8, 4), {}, "servers is 100000000; tables .* in memory, so give at most 3"),
+        (("totient", 64, 10**8), {}, "degree is 100000000; give at most 32768 ports a server"),
+        (("torus", None, None), {"dims": "10000x10000x9"}, "of 900000000 servers; .* most 32768"),
+        (("product", None, None), {"dims": "SW(32769)"}, "'SW.32769.', of 32769 servers; tables"),
     ],
 )
 def test_wrong_input_is_refused(

@@ -61,6 +61,8 @@ DRAWN = ("cayley", "annealed", "expander", "xpander")
 """Fabrics that a seed chooses."""
 SWITCHED = ("ideal-switch", "fat-tree", "leaf-spine", "rail", "rail-only", "dragonfly")
 """Fabrics without cables from server to server."""
+# Tables of all pairs of more servers fill memory, and so do cables of more ports.
+_MOST_SERVERS = _MOST_PORTS = 32_768
 _TAPERED = ("fat-tree", "leaf-spine", "rail", "rail-only")
 _GROUPED = ("leaf-spine", "rail", "rail-only")
 
@@ -156,6 +158,10 @@ def build_fabric(
     if name not in FABRICS:
         raise InputError(f"fabric is {name!r}; {choice(name, FABRICS)}")
     _check_options(name, dims, group, oversubscription, tier)
+    if servers is not None:
+        _check_size(f"servers is {servers}", servers)
+    if degree is not None and degree > _MOST_PORTS:
+        raise InputError(f"degree is {degree}; give at most {_MOST_PORTS} ports a server")
     if name in _EXAMPLES:
         blocks = _blocks(name, dims)
         sizes = [size for _, size in blocks]
@@ -164,6 +170,7 @@ def build_fabric(
                 f"{name} of dims {dims} has {counted(prod(sizes), 'server')}, not {servers}; give "
                 "other sizes"
             )
+        _check_size(f"dims is {dims!r}, of {prod(sizes)} servers", prod(sizes))
         if name == "product":
             network = product(blocks, bandwidth, latency)
         else:
@@ -275,6 +282,14 @@ def _blocks(name: str, dims: str | None) -> Sequence[tuple[BuildingBlock, int]]:
     if not all(part.strip().isdigit() for part in parts):
         raise InputError(f"dims is {dims!r}; write sizes joined by x, such as {_EXAMPLES[name]}")
     return [(BuildingBlock.RING, int(part)) for part in parts]
+
+
+def _check_size(given: str, servers: int) -> None:
+    if servers > _MOST_SERVERS:
+        raise InputError(
+            f"{given}; tables of all pairs of so many do not fit in memory, so give at most "
+            f"{_MOST_SERVERS}"
+        )
 
 
 def _check_options(
