@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from codesign_base import InputError
+from codesign_base.paths import exists, is_directory, is_file
 
 
 @contextlib.contextmanager
@@ -101,10 +102,37 @@ def write_text_atomically(path: str | os.PathLike[str], text: str) -> None:
     write_bytes_atomically(path, text.encode())
 
 
+class _NothingToWriteError(Exception):
+    """Ends a file that was only begun."""
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that cannot be written, by beginning to write it.
+
+    Nothing is left of it, and an existing file stays as it is. Devices and pipes are not opened.
+
+    Raises
+    ------
+    InputError
+        As `open_atomically`.
+    """
+    target = Path(path)
+    if exists(target) and not is_file(target) and not is_directory(target):
+        return
+    with contextlib.suppress(_NothingToWriteError), open_atomically(target):
+        raise _NothingToWriteError
+
+
 def _unwritable(target: Path, error: OSError) -> InputError:
     if isinstance(error, FileNotFoundError | NotADirectoryError):
+        directory = target.resolve().parent  # of what a link leads to
+        if is_directory(directory):
+            return InputError(
+                f"cannot write {target}: {directory} takes no new files; choose another path"
+            )
+        missing = directory if is_directory(target.parent) else target.parent
         return InputError(
-            f"cannot write {target}: {target.parent} is not an existing directory; "
+            f"cannot write {target}: {missing} is not an existing directory; "
             "create it or choose another path"
         )
     reason = error.strerror or type(error).__name__

@@ -1,7 +1,6 @@
 """Options that several commands share, and progress on standard error."""
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import typer
 from codesign_base import InputError
 from codesign_base.jit import compiled_cache_is_warm
 from codesign_base.paths import exists, is_directory, is_file
+from topoopt.base.atomic import check_writable
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.problem.units import format_time
@@ -333,8 +333,8 @@ def check_outputs(*paths: Path | None, inputs: Iterable[Path | str | None] = ())
     Raises
     ------
     InputError
-        If a directory does not exist or may not be written, a path is a directory, two
-        outputs are the same file, or an output would overwrite an input.
+        If a directory does not exist or takes no files, a path is a directory or may not be
+        written, two outputs are the same file, or an output would overwrite an input.
     """
     given = [path for path in paths if path is not None]
     for path in given:
@@ -344,9 +344,7 @@ def check_outputs(*paths: Path | None, inputs: Iterable[Path | str | None] = ())
             raise InputError(
                 f"output {path}: directory {path.parent} does not exist; create it first"
             )
-        place = path if exists(path) else path.parent
-        if not os.access(place, os.W_OK):
-            raise InputError(f"output {path}: {place} may not be written; choose another path")
+        check_writable(path)
     if len({path.resolve() for path in given}) < len(given):
         raise InputError(f"two outputs are written to {given[0]}; give each its own file")
     for source in inputs:

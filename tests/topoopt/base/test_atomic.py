@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from codesign_base import InputError
-from topoopt.base.atomic import open_atomically, write_bytes_atomically, write_text_atomically
+from topoopt.base.atomic import (
+    check_writable,
+    open_atomically,
+    write_bytes_atomically,
+    write_text_atomically,
+)
 
 
 def names(directory):
@@ -104,6 +109,39 @@ def test_directory_without_write_permission(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "open", refused)  # the superuser may write anywhere
     with pytest.raises(InputError, match="permission denied; choose another path"):
         write_text_atomically(tmp_path / "plan.json", "text")
+
+
+def test_a_directory_that_takes_no_files(monkeypatch, tmp_path):
+    """As /proc, in which nobody can create a file."""
+
+    def refused(*arguments):
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(os, "open", refused)
+    words = f"cannot write .*plan.json: {tmp_path} takes no new files; choose another path"
+    for write in (check_writable, lambda path: write_text_atomically(path, "text")):
+        with pytest.raises(InputError, match=words):
+            write(tmp_path / "plan.json")
+
+
+def test_a_link_to_a_missing_directory_names_that(tmp_path):
+    link = tmp_path / "plan.json"
+    link.symlink_to(tmp_path / "missing" / "plan.json")
+    with pytest.raises(InputError, match="missing is not an existing directory; create it"):
+        write_text_atomically(link, "text")
+
+
+def test_what_can_be_written_is_only_tried(tmp_path):
+    old, new, pipe = tmp_path / "old.json", tmp_path / "new.json", tmp_path / "pipe"
+    old.write_text("kept")
+    os.mkfifo(pipe)  # to open it would wait for a reader
+    for path in (old, new, pipe, os.devnull):
+        check_writable(path)
+    assert names(tmp_path) == ["old.json", "pipe"]
+    assert old.read_text() == "kept"
+    for bad in (tmp_path / "missing" / "new.json", tmp_path / ("x" * 300), tmp_path):
+        with pytest.raises(InputError, match="cannot write"):
+            check_writable(bad)
 
 
 def test_read_only_file(tmp_path, monkeypatch):

@@ -51,6 +51,7 @@ PLAN_ONLY = {
     "both budgets": (("--steps", "5", "--seconds", "1"), "both steps=5 and seconds=1.0"),
     "no such directory": (("-o", "none/plan.json"), "directory none does not exist"),
     "output is a directory": (("-o", "."), "output . is a directory"),
+    "no files there": (("-o", "/proc/plan.json"), "/proc takes no new files; choose another path"),
     "traffic directory": (("--save-traffic", "none/t.npz"), "directory none does not exist"),
     "network directory": (("--save-network", "none/n.json"), "directory none does not exist"),
     "one file twice": (("-o", "a.json", "--save-network", "./a.json"), "two outputs"),
