@@ -5,7 +5,9 @@ The fields are made of the options themselves, so that neither can drift from th
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from difflib import get_close_matches
+from math import isfinite, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -19,6 +21,8 @@ from topoopt.cli.shared import CLUSTER, JOB, LISTS, SEARCH, SPENDING
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+# Options that are quantities: what they are, and an example with its unit.
+_UNITS = {"bandwidth": ("a speed", "Gbps", 100), "latency": ("a time", "us", 1)}
 _READ = f"{__name__}.read"
 
 QUESTION = {**CLUSTER, **SPENDING, **JOB, **SEARCH}
@@ -135,10 +139,37 @@ def _checked(data: Mapping[str, Any], names: Mapping[str, str], where: str) -> d
         )
     except ValidationError as error:
         first = error.errors()[0]
-        raise InputError(
-            f"{where}: {first['loc'][0]} is {first['input']!r}; {first['msg'].lower()}"
-        ) from None
+        key, given = str(first["loc"][0]), first["input"]
+        remedy = _remedy(first["type"], names.get(key, key), given) or first["msg"].lower()
+        raise InputError(f"{where}: {key} is {given!r}; {remedy}") from None
     return job.model_dump(exclude_unset=True)
+
+
+def _remedy(finding: str, name: str, given: Any) -> str:
+    """Return what to write in place of a value of another type, "" if nothing is known of it.
+
+    ``finding`` is what pydantic calls it.
+    """
+    if finding in ("int_type", "float_type"):
+        wanted = "a whole number" if finding == "int_type" else "a number"
+        with suppress(ValueError):
+            number = float(given) if isinstance(given, str) else nan
+            if finding == "float_type" and isfinite(number):
+                return f"write {number!r}, without quotes"
+            if abs(number) < 1e15 and number == int(number):
+                return f"write {int(number)}, without quotes"
+        return f"write {wanted}"
+    if finding == "bool_type":
+        return "write true or false"
+    if finding != "string_type":
+        return ""
+    if name in _UNITS:
+        what, unit, usual = _UNITS[name]
+        plain = isinstance(given, int) and not isinstance(given, bool) and 1 <= given < 10_000
+        return f"write {what} with its unit, such as {given if plain else usual}{unit}"
+    if name in LISTS:
+        return "write a whole number, a word, or a list of them"
+    return "write text; a number or a truth value that is meant as text stands in quotes"
 
 
 def _listed(value: Any) -> Any:
