@@ -93,6 +93,10 @@ def _checked(data: Any) -> "list[JobSpec]":
             raise InputError(
                 f'{at}placement is not packed, random, or one list of "tor:first-last" a replica'
             ) from None
+        if first["type"] == "value_error":
+            raise InputError(
+                f"{at}field {field!r} is {first['input']!r}; {first['ctx']['error']}"
+            ) from None
         raise InputError(f"{at}field {field!r} {wrong_value(first)}") from None
 
 

@@ -2,12 +2,18 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from parallelism.record_fields import STRICT
 
 Way = Annotated[int, Field(ge=1, le=10**6)]
 Places = list[list[str]]
+
+
+def _whole(parameters: float) -> float:
+    if parameters < 1 or parameters % 1:
+        raise ValueError("give a whole number of at least 1")
+    return parameters
 
 
 class JobSpec(BaseModel):
@@ -16,7 +22,7 @@ class JobSpec(BaseModel):
     model_config = STRICT
     name: str | None = None
     model: str | None = None
-    parameters: Annotated[float, Field(gt=0)] | None = None
+    parameters: Annotated[float, AfterValidator(_whole)] | None = None
     element_bytes: Annotated[float, Field(gt=0)] | None = None
     tensor: Way | None = None
     pipeline: Way | None = None

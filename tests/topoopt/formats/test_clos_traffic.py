@@ -153,6 +153,13 @@ def test_json_holds_the_same(tmp_path):
         ("jobs: [{model: bloom, replicas: two}]", "field 'replicas' is 'two'"),
         ("jobs: [{tensor: 2, replicas: 2, compute_time: 1s}]", "'parameters' is missing"),
         ("jobs: [{parameters: 1.0, replicas: 2}]", "'compute_time' is missing"),
+        (
+            "jobs: [{parameters: 1.5, replicas: 2, compute_time: 1s}]",
+            "job 1: field 'parameters' is 1.5; give a whole number of at least 1",
+        ),
+        ("jobs: [{parameters: 0, replicas: 2}]", "'parameters' is 0; give a whole number of at"),
+        ("jobs: [{model: bloom, parameters: -4, replicas: 2}]", "is -4; give a whole number"),
+        ("jobs: [{parameters: .inf, replicas: 2}]", "field 'parameters' is inf"),
         ("jobs: [{model: bloom, replicas: 2, compute_time: 5}]", "field 'compute_time' is 5"),
         ("jobs: [{model: bloom, replicas: 2, start_time: 5 parsecs}]", "unknown unit"),
         ("jobs: [{model: bloom, replicas: 2, placement: tight}]", "placement is not packed"),
@@ -189,6 +196,13 @@ def test_malformed_jobs_files_are_one_clear_error(tmp_path, text, message):
         load_jobs(path, SMALL)
     assert "jobs.yaml" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_whole_number_of_parameters_may_have_an_exponent(tmp_path):
+    text = "jobs: [{{parameters: {}, compute_time: 1s, replicas: 2}}]"
+    for number in ("1_000_000_000", "1.0e+9"):
+        (job,) = load_jobs(write(tmp_path, text.format(number), "jobs.yaml"), SMALL)
+        assert job.flow_bytes == 2e9
 
 
 def test_jobs_that_do_not_fit_are_infeasible(tmp_path):
