@@ -5,10 +5,12 @@ The module is copied to the meta device, which knows shapes but holds no data, a
 """
 
 import copy
+import io
 import logging
+import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
 from codesign_base import InputError
@@ -174,8 +176,8 @@ def _export(
         return torch.empty((prime, *example.shape[1:]), dtype=example.dtype, device="meta")
 
     try:
-        # What torch warns of here, and logs, concerns its own tracing, not the counts.
-        with torch.device("meta"), warnings.catch_warnings(), _without_logs():
+        # What torch warns of here, logs and prints, concerns its own tracing, not the counts.
+        with torch.device("meta"), warnings.catch_warnings(), _without_logs(), _without_prints():
             warnings.simplefilter("ignore")
             return torch.export.export(
                 _on_meta(torch, module),
@@ -202,6 +204,19 @@ def _without_logs() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
+
+
+@contextmanager
+def _without_prints() -> Iterator[None]:
+    """Keep PyTorch from printing, as it prints the graph that it could not finish.
+
+    What is printed without an error is the module's own, and appears afterwards.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        yield
+    for stream, printed in ((sys.stdout, out), (sys.stderr, err)):
+        print(printed.getvalue(), end="", file=stream)
 
 
 def _element_bytes(module: Any) -> int:

@@ -1,6 +1,7 @@
 """Captured modules against the presets of the same networks, closed forms and refusals."""
 
 import math
+import sys
 
 import pytest
 
@@ -286,6 +287,29 @@ def test_refusals(call, words: str) -> None:
         call()
     assert words in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def branching(module, x):
+    print("before")
+    print("a graph", file=sys.stderr)
+    return x if x.sum() > 0 else -x
+
+
+def test_nothing_is_printed_beside_the_sentence(capsys) -> None:
+    with pytest.raises(InputError, match="cannot trace") as error:
+        capture(Small(branching), torch.zeros(2, 5))
+    assert "\n" not in str(error.value)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_a_module_prints_itself_appears(capsys) -> None:
+    def telling(module, x):
+        print("width", x.shape[1])
+        return nn.functional.linear(x, module.weight)
+
+    capture(Small(telling), torch.zeros(2, 4))
+    # Once for each time that it is traced.
+    assert set(capsys.readouterr().out.splitlines()) == {"width 4"}
 
 
 def test_a_captured_module_is_planned() -> None:
