@@ -4,6 +4,7 @@ What an operator's configuration implies (times, gradient bytes, memory, groups)
 once and remembered; a build gathers these records and runs one compiled kernel.
 """
 
+from functools import partial
 from threading import RLock
 
 import numpy as np
@@ -27,6 +28,7 @@ from parallelism.graph import Mode, ModelGraph
 from parallelism.memory_kernels import PARAMETER, SAMPLE, server_memory
 from parallelism.reductions import Reductions, reductions_of
 from parallelism.strategy import OperatorConfig, Strategy
+from parallelism.strategy_rotation import rotated_strategy
 from parallelism.taskgraph import TaskGraph
 
 
@@ -336,7 +338,7 @@ class TaskGraphBuilder:
         kind, first, second, size, delay, operator, phase, part, succ_offsets, succ, pred = arrays
         if reduced.fused:
             sort_rows(succ_offsets, succ)
-        return TaskGraph(
+        tasks = TaskGraph(
             servers=self.servers,
             devices=self.servers,
             kind=kind,
@@ -353,3 +355,7 @@ class TaskGraphBuilder:
             groups=reduced.groups,
             server_of_device=np.arange(self.servers, dtype=np.int64),
         )
+        tasks.rotations.find = partial(
+            rotated_strategy, rows, self._edges, self._is_sink, reduced.gradients
+        )
+        return tasks

@@ -53,15 +53,16 @@ def rotated_classes(tasks: TaskGraph, period: int) -> Rotated | None:
         be looked at. None where no step of up to half of the servers serves, or something is not
         sent by what computes on its server. What was found once is looked up.
     """
-    if period not in tasks.rotations:
-        for other, least in tasks.rotations.items():
+    known, find = tasks.rotations.known, tasks.rotations.find
+    if period not in known:
+        for other, least in known.items():
             if period % other == 0 and least is not None and least.step % period == 0:
                 # The least of more steps is one of these.
-                tasks.rotations[period] = least
+                known[period] = least
                 break
         else:
-            tasks.rotations[period] = _found(tasks, period)
-    found: Rotated | None = tasks.rotations[period]
+            known[period] = _found(tasks, period) if find is None else find(tasks, period)
+    found: Rotated | None = known[period]
     return found
 
 

@@ -7,6 +7,8 @@ from parallelism.alike_kernels import Ints, Words, mixed_word
 
 # Salts that keep what a colour stands for apart.
 _PREDECESSOR, _SUCCESSOR = np.uint64(1 << 56), np.uint64(2 << 56)
+# Values of TaskKind (enums cannot be used inside kernels).
+_COMPUTE, _TRANSFER = 0, 1
 
 
 @kernel
@@ -75,3 +77,52 @@ def cycles(image: Ints) -> Ints:
             member = image[member]
         count += 1
     return of
+
+
+@kernel
+def rotated_keys(
+    orbit: Ints,
+    reduced: Ints,
+    first_part: Ints,
+    turn: Ints,
+    turns: int,
+    kind: Ints,
+    operator: Ints,
+    phase: Ints,
+    part: Ints,
+    offsets: Ints,
+    successors: Ints,
+) -> Words:
+    """Return a word of each task of a strategy, the same for what a rotation maps on each other.
+
+    Parameters
+    ----------
+    orbit, turn : int64 arrays, shape (parts,)
+        Of each part of an operator: what it is mapped on has the same orbit, and is the one at
+        the next of so many ``turns``.
+    reduced : int64 array, shape (AllReduces,)
+        Their orbits, in the order of their tasks.
+    first_part : int64 array, shape (operators + 1,)
+    turns : int
+    kind, operator, phase, part, offsets, successors : int64 arrays
+        As in `parallelism.taskgraph.TaskGraph`; transfers are between two compute tasks.
+    """
+    word = np.empty(kind.size, np.uint64)
+    reduces = 0
+    for task in range(kind.size):
+        if kind[task] == _COMPUTE:
+            here = first_part[operator[task]] + part[task]
+            salt = np.uint64(phase[task] + 1) << np.uint64(56)
+            word[task] = mixed_word(np.uint64(orbit[here]) ^ salt)
+            for entry in range(offsets[task], offsets[task + 1]):
+                move = successors[entry]
+                if kind[move] == _TRANSFER:
+                    reader = successors[offsets[move]]
+                    there = first_part[operator[reader]] + part[reader]
+                    ahead = (turn[there] - turn[here]) % turns
+                    own = mixed_word(word[task] ^ (np.uint64(phase[move] + 1) << np.uint64(48)))
+                    word[move] = mixed_word(own + np.uint64(orbit[there] * turns + ahead))
+        elif kind[task] != _TRANSFER:
+            word[task] = mixed_word(np.uint64(reduced[reduces]) ^ (np.uint64(9) << np.uint64(56)))
+            reduces += 1
+    return word

@@ -1,6 +1,7 @@
 """The task graph: compute tasks, point-to-point transfers and AllReduces of one iteration."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from typing import Any
@@ -42,6 +43,23 @@ class Phase(IntEnum):
     ACTIVATION = 3
     GRADIENT = 4
     SYNCHRONISE = 5
+
+
+@dataclass
+class Rotations:
+    """What a rotation of the servers maps on each other in one task graph.
+
+    Parameters
+    ----------
+    known : dict of int to Rotated or None
+        What was found, by period.
+    find : callable, optional
+        Finds it from what the graph was made of, given graph and period, in a fraction of the
+        time.
+    """
+
+    known: dict[int, Any] = field(default_factory=dict)
+    find: Callable[["TaskGraph", int], Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +132,9 @@ class TaskGraph:
         return int(self.kind.size)
 
     @cached_property
-    def rotations(self) -> dict[int, Any]:
-        """What `parallelism.rotation.rotated_classes` has found of it, by period."""
-        return {}
+    def rotations(self) -> "Rotations":
+        """What is known of it by `parallelism.rotation.rotated_classes`."""
+        return Rotations()
 
     @property
     def collective(self) -> npt.NDArray[np.bool_]:
