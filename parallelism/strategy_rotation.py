@@ -16,6 +16,7 @@ from parallelism.builder_rows import Edges, Rows, Split
 from parallelism.memory_kernels import PARAMETER, SAMPLE
 from parallelism.reductions import Gradients
 from parallelism.rotation import Rotated
+from parallelism.rotation_kernels import cycles, places_on, rotated_keys
 from parallelism.taskgraph import IntArray, TaskGraph
 
 # Pairs of slices, of a producer and a reader, up to which what they share is compared one by one.
@@ -65,8 +66,6 @@ def rotated_strategy(
         the operators' parts are found. None if there is none, or it has more than half as many
         classes as there are tasks.
     """
-    from parallelism.rotation_kernels import cycles, rotated_keys
-
     servers, kinds = tasks.servers, _kinds(rows, sinks)
     for step in range(period, servers // 2 + 1, period):
         if servers % step:
@@ -103,8 +102,6 @@ def _images(rows: Rows, kinds: IntArray, servers: int, step: int) -> _Images | N
 
     Of operators of one kind on the same servers, the first is mapped on the first.
     """
-    from parallelism.rotation_kernels import places_on
-
     shards, offsets = rows.splits[PARAMETER], rows.offsets
     counts = np.diff(offsets)
     operator = np.repeat(np.arange(counts.size), counts)
