@@ -56,10 +56,13 @@ class Rotations:
     find : callable, optional
         Finds it from what the graph was made of, given graph and period, in a fraction of the
         time.
+    folded : dict of int to Any
+        What one task of each kind is on any fabric, by step.
     """
 
     known: dict[int, Any] = field(default_factory=dict)
     find: Callable[["TaskGraph", int], Any] | None = None
+    folded: dict[int, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,23 +7,21 @@ paths.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from codesign_base.rows import spread
+from codesign_base.rows import spread, starts
 from parallelism.alike import READS, SENDS, Alike, Classes, FloatArray, IntArray, Pattern, Rows
 from parallelism.rotation import Rotated, rotated_classes
 from parallelism.taskgraph import COMPUTE, TRANSFER, TaskGraph
-from routing.rotation import evenly_routed
+from routing.rotation import Rotation, evenly_routed
 from routing.routes import tabled
 from topoopt.fabric.collapse import seeks_symmetry
 from topoopt.fabric.fabric import Fabric
 
 # Rounding up to which loads of links, and numbers of groups, count as equal.
 _SAME = 1e-9
-# Places of a table, an entry, up to which entries are added up in one.
-_SPARSE = 4
 
 
 def rotated_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph | None:
@@ -49,14 +47,11 @@ def rotated_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph | None:
     times. A class of tasks loads all images of a link alike: with all that it sends over them,
     divided by how many they are.
     """
-    from parallelism.rotation_kernels import cycles
-
     found = rotated_kinds(fabric, tasks)
     rotation = None if found is None else fabric.rotation
     if found is None or rotation is None:
         return None
-    image = rotation.times(found.step // rotation.hosts).links
-    return _Folding(fabric, tasks, found, cycles(image)).tasks()
+    return _Folding(fabric, rotation, tasks, found.step, _kinds(tasks, found)).tasks()
 
 
 def rotated_kinds(fabric: Fabric, tasks: TaskGraph) -> Rotated | None:
@@ -111,6 +106,108 @@ def for_each(tasks: TaskGraph, whole: TaskGraph, times: FloatArray) -> FloatArra
     return every
 
 
+class _Kinds(NamedTuple):
+    """One task of each kind, whatever the fabric.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+        The first task of each class; a transfer is the image of it that goes to the first servers,
+        to which distances are then few.
+    of_task, element, pattern
+        As in `parallelism.alike.Alike`.
+    first_element : int64 array, shape (classes of elements,)
+    members : float64 array, shape (classes of elements,)
+        Their elements.
+    reduced : tuple of int64 arrays
+        Of collectives: classes of elements, groups, and how many each class has of each group.
+    """
+
+    tasks: TaskGraph
+    of_task: IntArray
+    element: IntArray
+    first_element: IntArray
+    members: FloatArray
+    pattern: Pattern
+    reduced: tuple[IntArray, IntArray, IntArray]
+
+
+def _kinds(whole: TaskGraph, found: Rotated) -> _Kinds:
+    """Return one task of each kind; what was made of a graph and a step once is looked up."""
+    known = whole.rotations.folded
+    if found.step not in known:
+        known[found.step] = _new_kinds(whole, found)
+    made: _Kinds = known[found.step]
+    return made
+
+
+def _new_kinds(whole: TaskGraph, found: Rotated) -> _Kinds:
+    step, of, first = found
+    sends = np.flatnonzero(whole.kind != COMPUTE)
+    of_task = np.full(first.size, -1, dtype=np.int64)
+    sent = whole.kind[first] != COMPUTE
+    # Classes are numbered by their first members, here and there.
+    of_task[sent] = np.arange(np.count_nonzero(sent))
+    element = of_task[of[sends]]
+    source, target = whole.first[first], whole.second[first]
+    moves, compute = whole.kind[first] == TRANSFER, whole.kind[first] == COMPUTE
+    back = target[moves] // step * step
+    source[moves] = (source[moves] - back) % whole.servers
+    target[moves] -= back
+    before, after = _edges(whole, found)
+    tasks = replace(
+        whole,
+        devices=step,
+        kind=whole.kind[first],
+        first=np.where(compute, source % step, source),
+        second=target,
+        size=whole.size[first],
+        delay=whole.delay[first],
+        operator=whole.operator[first],
+        phase=whole.phase[first],
+        part=whole.part[first],
+        successor_offsets=np.searchsorted(before, np.arange(first.size + 1)).astype(np.int64),
+        successors=after,
+        predecessors=np.bincount(after, minlength=first.size).astype(np.int64),
+        server_of_device=np.arange(step),
+        ids=None,
+        priority=None if whole.priority is None else whole.priority[first],
+    )
+    reduces = np.flatnonzero(whole.kind[sends] != TRANSFER)
+    count = max(len(whole.groups), 1)
+    keys, each = np.unique(
+        element[reduces] * count + whole.first[sends[reduces]], return_counts=True
+    )
+    return _Kinds(
+        tasks, of_task, element, np.searchsorted(sends, first[sent]),
+        np.bincount(element, minlength=1).astype(np.float64), _pattern(whole, sends),
+        (keys // count, keys % count, each),
+    )  # fmt: skip
+
+
+def _edges(whole: TaskGraph, found: Rotated) -> tuple[IntArray, IntArray]:
+    """Return which classes wait for which: those before, ascending, and those after."""
+    first, of, offsets = found.first, found.of_task, whole.successor_offsets
+    counts = np.diff(offsets)[first]
+    entries = spread(offsets[first], counts)
+    source = np.repeat(np.arange(first.size), counts)
+    edges = np.unique(source * first.size + of[whole.successors[entries]])
+    return edges // first.size, edges % first.size
+
+
+def _pattern(whole: TaskGraph, sends: IntArray) -> Pattern:
+    moves = whole.kind[sends] == TRANSFER
+    element = np.flatnonzero(moves)
+    source, target = whole.first[sends][moves], whole.second[sends][moves]
+    role = np.repeat(np.array([SENDS, READS], dtype=np.uint64), element.size)
+    return Pattern(
+        whole.servers, whole.servers, np.where(moves, -1, whole.first[sends]),
+        np.where(moves, whole.first[sends], -1), np.where(moves, whole.second[sends], -1),
+        np.zeros(sends.size, dtype=np.uint64), whole.groups,
+        np.concatenate((element, element)), np.concatenate((source, target)), role,
+    )  # fmt: skip
+
+
 class _Folding:
     """Makes the task graph of one task a class.
 
@@ -118,145 +215,92 @@ class _Folding:
     ----------
     fabric : Fabric
     whole : TaskGraph
-    found : Rotated
-    orbit : int64 array, shape (links,)
-        Which links the rotation maps on each other, numbered by the first of them.
+    step : int
+        Servers that the rotation goes on by.
+    kinds : _Kinds
     """
 
-    def __init__(self, fabric: Fabric, whole: TaskGraph, found: Rotated, orbit: IntArray) -> None:
-        self.fabric, self.whole, self.found, self.orbit = fabric, whole, found, orbit
-        self.sends = np.flatnonzero(whole.kind != COMPUTE)
-        self.of_task = np.full(found.first.size, -1, dtype=np.int64)
-        sent = whole.kind[found.first] != COMPUTE
-        # Classes are numbered by their first members, here and there.
-        self.of_task[sent] = np.arange(np.count_nonzero(sent))
-        self.element = self.of_task[found.of_task[self.sends]]
-        self.first_element = np.searchsorted(self.sends, found.first[sent])
-        self.sizes = np.bincount(orbit).astype(np.float64)
-        # Of the images of a transfer that to the first servers, to which distances are then few.
-        self.source, self.target = whole.first[found.first], whole.second[found.first]
-        moves = whole.kind[found.first] == TRANSFER
-        back = self.target[moves] // found.step * found.step
-        self.source[moves] = (self.source[moves] - back) % whole.servers
-        self.target[moves] -= back
+    def __init__(
+        self, fabric: Fabric, rotation: Rotation, whole: TaskGraph, step: int, kinds: _Kinds
+    ) -> None:
+        from parallelism.rotation_kernels import cycles
+
+        self.fabric, self.rotation, self.whole = fabric, rotation, whole
+        self.step, self.kinds = step, kinds
+        # Which links the rotation maps on each other, numbered by the first of them.
+        self.orbit = cycles(rotation.times(step // rotation.hosts).links)
+        self.sizes = np.bincount(self.orbit).astype(np.float64)
 
     def tasks(self) -> TaskGraph | None:
         """Return the graph, or None if rings do not load links alike."""
-        rows = self._rows()
+        rows, loads = self._loads()
         if not self._rings_alike():
             return None
-        whole, fabric, (step, _, first) = self.whole, self.fabric, self.found
+        whole, kinds, step = self.whole, self.kinds, self.step
         servers = np.arange(whole.servers)
-        orbit = 2 * step + self.orbit
         classes = Classes(
-            servers % step, self.element,
-            np.concatenate((servers % step, step + servers % step, orbit)),
+            servers % step, kinds.element,
+            np.concatenate((servers % step, step + servers % step, 2 * step + self.orbit)),
         )  # fmt: skip
 
         def rebuild(classes: Classes | None, rows: Rows, fabric: Any) -> TaskGraph:
             return whole
 
-        alike = Alike(
-            self._pattern(), classes, rows, self.of_task, rebuild, fabric, self._loads(rows)
-        )
-        before, after = self._edges()
-        compute = whole.kind[first] == COMPUTE
-        return replace(
-            whole,
-            devices=step,
-            kind=whole.kind[first],
-            first=np.where(compute, self.source % step, self.source),
-            second=self.target,
-            size=whole.size[first],
-            delay=whole.delay[first],
-            operator=whole.operator[first],
-            phase=whole.phase[first],
-            part=whole.part[first],
-            successor_offsets=np.searchsorted(before, np.arange(first.size + 1)).astype(np.int64),
-            successors=after,
-            predecessors=np.bincount(after, minlength=first.size).astype(np.int64),
-            server_of_device=np.arange(step),
-            ids=None,
-            priority=None if whole.priority is None else whole.priority[first],
-            alike=alike,
-        )
+        alike = Alike(kinds.pattern, classes, rows, kinds.of_task, rebuild, self.fabric, loads)
+        return replace(kinds.tasks, alike=alike)
 
-    def _edges(self) -> tuple[IntArray, IntArray]:
-        """Return which classes wait for which: those before, ascending, and those after."""
-        first, of, offsets = self.found.first, self.found.of_task, self.whole.successor_offsets
-        counts = np.diff(offsets)[first]
-        entries = spread(offsets[first], counts)
-        source = np.repeat(np.arange(first.size), counts)
-        edges = np.unique(source * first.size + of[self.whole.successors[entries]])
-        return edges // first.size, edges % first.size
+    def _loads(self) -> tuple[Rows, Rows]:
+        """Return where elements take longest, and what those of a class put on a link of each kind.
 
-    def _pattern(self) -> Pattern:
-        whole, sends = self.whole, self.sends
-        moves = whole.kind[sends] == TRANSFER
-        element = np.flatnonzero(moves)
-        source, target = whole.first[sends][moves], whole.second[sends][moves]
-        role = np.repeat(np.array([SENDS, READS], dtype=np.uint64), element.size)
-        return Pattern(
-            whole.servers, whole.servers, np.where(moves, -1, whole.first[sends]),
-            np.where(moves, whole.first[sends], -1), np.where(moves, whole.second[sends], -1),
-            np.zeros(sends.size, dtype=np.uint64), whole.groups,
-            np.concatenate((element, element)), np.concatenate((source, target)), role,
+        The first is one entry a class. Routes are made of one pair of hosts for all pairs that the
+        network's own rotation maps on each other.
+        """
+        from topoopt.fabric.rotated_kernels import orbit_loads
+
+        tasks, fabric, hosts = self.kinds.tasks, self.fabric, self.fabric.network.hosts
+        own = np.flatnonzero(self.kinds.of_task >= 0)
+        begin, end, turn = (np.zeros(own.size, dtype=np.int64) for _ in range(3))
+        moves = np.flatnonzero(tasks.kind[own] == TRANSFER)
+        source, target = tasks.first[own[moves]], tasks.second[own[moves]]
+        turn[moves] = target // self.rotation.hosts
+        back = turn[moves] * self.rotation.hosts
+        begin[moves], end[moves] = fabric.rows.entries(
+            (source - back) % hosts * hosts + target - back
+        )
+        reduces = np.flatnonzero(tasks.kind[own] != TRANSFER)
+        fabric.prepare(tasks.groups[number] for number in np.unique(self.kinds.reduced[1]).tolist())
+        for at, number in zip(reduces.tolist(), tasks.first[own[reduces]].tolist(), strict=True):
+            if len(tasks.groups[number]) > 1:
+                begin[at], end[at] = fabric.group_row(tasks.groups[number])[:2]
+        order = np.argsort(turn, kind="stable")
+        counts, slowest, kind, total = orbit_loads(
+            order, begin, end, turn, fabric.rows.links,
+            fabric.rows.weights, self.rotation.links, self.orbit, 1.0 / fabric.network.capacity,
+            int(np.minimum(end - begin, self.sizes.size).sum()),
         )  # fmt: skip
-
-    def _rows(self) -> Rows:
-        """Return what the first element of each class, or its image, puts on links."""
-        whole, fabric, hosts = self.whole, self.fabric, self.fabric.network.hosts
-        own = np.flatnonzero(self.of_task >= 0)
-        first = self.found.first[own]
-        begin, end = (np.zeros(first.size, dtype=np.int64) for _ in range(2))
-        moves = np.flatnonzero(whole.kind[first] == TRANSFER)
-        pairs = self.source[own[moves]] * hosts + self.target[own[moves]]
-        begin[moves], end[moves] = fabric.rows.entries(pairs)
-        reduces = np.flatnonzero(whole.kind[first] != TRANSFER)
-        numbers = whole.first[first[reduces]]
-        groups = np.unique(whole.first[self.sends[whole.kind[self.sends] != TRANSFER]])
-        fabric.prepare(whole.groups[number] for number in groups.tolist())
-        for at, number in zip(reduces.tolist(), numbers.tolist(), strict=True):
-            if len(whole.groups[number]) > 1:
-                begin[at], end[at] = fabric.group_row(whole.groups[number])[:2]
-        counts = end - begin
-        entries = spread(begin, counts)
-        return Rows(
-            np.repeat(self.first_element, counts),
-            2 * whole.servers + fabric.rows.links[entries].astype(np.int64),
+        # In the order of classes again.
+        place = np.empty(order.size, dtype=np.int64)
+        place[order] = starts(counts[order])[:-1]
+        entry = spread(place, counts)
+        kind, total = kind[entry], total[entry]
+        element = np.repeat(np.arange(own.size), counts)
+        loads = total * self.kinds.members[element] / self.sizes[kind]
+        longest = np.flatnonzero(slowest >= 0)
+        entries = slowest[longest]
+        rows = Rows(
+            self.kinds.first_element[longest],
+            2 * self.whole.servers + fabric.rows.links[entries].astype(np.int64),
             fabric.rows.weights[entries],
         )
-
-    def _loads(self, rows: Rows) -> Rows:
-        """Return what all elements of each class put on one link of each kind."""
-        of, link = self.element[rows.element], rows.resource - 2 * self.whole.servers
-        kinds = self.sizes.size
-        cells = of * kinds + self.orbit[link]
-        if self.first_element.size * kinds <= _SPARSE * cells.size:
-            sums = np.bincount(cells, rows.weight)
-            found = np.flatnonzero(sums)
-            sums = sums[found]
-        else:
-            found, which = np.unique(cells, return_inverse=True)
-            sums = np.bincount(which, rows.weight, found.size)
-        members = np.bincount(self.element, minlength=1)[found // kinds]
-        step = self.found.step
-        return Rows(
-            found // kinds, 2 * step + found % kinds, sums * members / self.sizes[found % kinds]
-        )
+        return rows, Rows(element, 2 * self.step + kind, loads)
 
     def _rings_alike(self) -> bool:
         """Whether the collectives of each class load all images of a link, and servers, alike."""
-        whole = self.whole
-        reduces = np.flatnonzero(whole.kind[self.sends] != TRANSFER)
-        keys = self.element[reduces] * len(whole.groups) + whole.first[self.sends[reduces]]
-        known, counts = np.unique(keys, return_counts=True)
+        elements, groups, counts = self.kinds.reduced
         met: dict[tuple[tuple[int, int], ...], bool] = {}
-        for number in np.unique(known // max(len(whole.groups), 1)).tolist():
-            own = slice(*np.searchsorted(known, np.array([number, number + 1]) * len(whole.groups)))
-            key = tuple(
-                zip((known[own] % len(whole.groups)).tolist(), counts[own].tolist(), strict=True)
-            )
+        for number in np.unique(elements).tolist():
+            own = slice(*np.searchsorted(elements, (number, number + 1)))
+            key = tuple(zip(groups[own].tolist(), counts[own].tolist(), strict=True))
             if key not in met:
                 met[key] = self._groups_alike(key)
             if not met[key]:
@@ -265,7 +309,7 @@ class _Folding:
 
     def _groups_alike(self, held: tuple[tuple[int, int], ...]) -> bool:
         """Whether groups, each so many times, load all images of links and of servers alike."""
-        fabric, whole, step = self.fabric, self.whole, self.found.step
+        fabric, whole, step = self.fabric, self.whole, self.step
         total, members = np.zeros(self.orbit.size), np.zeros(whole.servers)
         of_one: FloatArray | None = None
         for number, count in held:
