@@ -14,6 +14,7 @@ from routing.network import Network
 from routing.routes import Routes, tabled
 from topoopt.base.side_by_side import in_twos
 from topoopt.bounds.bounds import strategy_bound
+from topoopt.evaluate.drawn import drawn_topologies
 from topoopt.evaluate.least_times import (
     busiest,
     busiest_in_sum,
@@ -520,6 +521,7 @@ class Rewirer(Generic[P]):
         if cluster.degree >= 4 and cluster.degree % 2 == 0:
             # Half the links, twice as fast each: short rounds of small AllReduces.
             yield self._trunked(traffic)
+        yield from drawn_topologies(cluster, self.problem.seed)
         # Groups that all exchange among themselves, as tokens go to experts. For operators this
         # has made no plan faster, at up to a tenth of the search's time.
         if not isinstance(self.family, OperatorFamily):

@@ -33,6 +33,7 @@ from topoopt.problem.prices import (
     ideal_switch_cost,
 )
 from topoopt.problem.reconfiguration import RECONFIGURABLE, Reconfiguration
+from topoopt.topology.expander import expander_stream
 from topoopt.topology.fabrics import fat_tree, ideal_switch, merged_fat_tree, random_regular
 from topoopt.topology.network_file import load_network
 
@@ -138,8 +139,8 @@ def baseline_fabric(
             real,
         )
     if name == "expander":
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1000,)))
-        network, routes = random_regular(n, d, rate, latency, rng, cluster.port_model)
+        stream = expander_stream(seed)
+        network, routes = random_regular(n, d, rate, latency, stream, cluster.port_model)
         return BaselineFabric(
             Fabric(name, network, routes, {}),
             direct_connect_cost(n, d, rate, prices),

@@ -64,6 +64,11 @@ def random_regular_cables(
     )
 
 
+def expander_stream(seed: int) -> np.random.Generator:
+    """Return what draws the expander that the plan of a seed is compared with."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1000,)))
+
+
 def _random_cycle(hosts: int, rng: np.random.Generator, both_ways: bool) -> IntArray:
     """Return one random cycle through all hosts (the only connected wiring of least degree)."""
     order = rng.permutation(hosts)

@@ -128,6 +128,7 @@ def random_regular(
     latency: float,
     rng: np.random.Generator,
     ports: PortModel = PortModel.DIRECTED,
+    name: str = "expander",
 ) -> tuple[Network, Routes]:
     """Build a random d-regular expander, routed over all shortest paths (fluid ECMP).
 
@@ -145,6 +146,8 @@ def random_regular(
     ports : PortModel
         Bidirectional: a random regular graph; if hosts x degree is odd, one port stays unused.
         Directed: a union of random permutations without fixed points or common links.
+    name : str
+        Of the network.
 
     Returns
     -------
@@ -162,5 +165,5 @@ def random_regular(
     kind = port_model(ports)
     wiring = Wiring(hosts, degree, kind)
     wiring.cables = random_regular_cables(hosts, degree, rng, kind)
-    network = wiring.network("expander", bandwidth, latency)
+    network = wiring.network(name, bandwidth, latency)
     return network, Routes.of_all(hosts, partial(ecmp_routes, network))
