@@ -37,7 +37,7 @@ _WORTH = 0.995
 # Placed layouts, fastest on the ideal switch first, among which those to wire are chosen.
 _HOPPED = 24
 # Placed layouts that are simulated on each fabric to compare with.
-_COMPARED = 12
+_COMPARED = 40
 # Of the layouts simulated, those whose axes are tried in every order.
 _REORDERED = 12
 # Pairs whose routes are improved where packet trains choose.
