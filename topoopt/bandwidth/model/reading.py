@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
-from parallelism.reading import parse_yaml, read_text
+from parallelism.reading import kind_in_file, parse_yaml, read_text
 
 
 def read_yaml(path: str | Path, what: str) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def read_yaml(path: str | Path, what: str) -> dict[str, Any]:
     where = f"{what} {str(path)!r}"
     data = parse_yaml(read_text(path, what), where)
     if not isinstance(data, dict):
-        raise InputError(f"{where} holds a {type(data).__name__}; give fields with values")
+        raise InputError(f"{where} holds {kind_in_file(data)}; give fields with values")
     return data
 
 
