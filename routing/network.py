@@ -43,8 +43,8 @@ class Network:
     Raises
     ------
     InputError
-        If the name is empty, an array has the wrong shape, a node does not exist, a link is a self-loop or
-        stands twice, or a capacity or latency is out of range.
+        If the name is empty, an array has the wrong shape, a node does not exist, a link is a
+        self-loop or stands twice, or a capacity or latency is out of range.
 
     Examples
     --------
