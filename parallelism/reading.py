@@ -242,6 +242,8 @@ def wrong_value(finding: "ErrorDetails") -> str:
         )
     elif kind in ("literal_error", "enum"):
         message = f"input should be {_WORDS_OF_PYTHON.sub(_plain_word, bounds['expected'])}"
+    elif kind.startswith("string_"):
+        message = message.replace("String should", "text should")
     return f"is {shown(finding['input'])}: {message[0].lower()}{message[1:]}"
 
 
@@ -249,10 +251,18 @@ def _plain_word(found: re.Match[str]) -> str:
     return {"True": "true", "False": "false", "None": "null"}[found[0]]
 
 
-def shown(value: Any) -> str:
-    """Return a value of a YAML or JSON file on one line, in words of files; long ones are cut."""
+def shown(value: Any, most: int = 60) -> str:
+    """Return a value of a YAML or JSON file on one line, in words of files.
+
+    Parameters
+    ----------
+    value : object
+        As parsed.
+    most : int
+        Letters; longer texts are cut and end in three dots.
+    """
     text = " ".join(_written(value, 4).split())
-    return text if len(text) <= 60 else text[:57] + "..."
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def _written(value: Any, depth: int) -> str:

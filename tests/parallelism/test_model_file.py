@@ -199,6 +199,7 @@ def test_element_bytes_is_one_of_four_whole_numbers(width: Any) -> None:
     ("field", "value", "told"),
     [
         ("operators", [], "is []: give at least 1 entry"),
+        ("name", "", "is '': text should have at least 1 character"),
         ("operators", None, "is null: input should be a list"),
         ("inputs", True, "is true: input should be fields with values"),
         ("inputs", {"x": [1, 2, 3, 4]}, "is [1, 2, 3, 4]: give at most 3 entries"),

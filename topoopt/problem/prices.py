@@ -170,12 +170,12 @@ def load_prices(path: str | Path) -> PriceTable:
     data = parse_json(read_text(path, "price file"), f"price file {str(path)!r}")
     if not isinstance(data, dict):
         raise InputError(
-            f"price file {path}: holds no JSON object; give source and usd_per_port_by_gbps"
+            f"price file {str(path)!r}: holds no JSON object; give source and usd_per_port_by_gbps"
         )
     try:
         return PriceTable.from_dict(data)
     except InputError as error:
-        raise InputError(f"price file {path}: {error}") from None
+        raise InputError(f"price file {str(path)!r}: {error}") from None
 
 
 def direct_connect_cost(

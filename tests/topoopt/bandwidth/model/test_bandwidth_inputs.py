@@ -188,6 +188,7 @@ def test_communicator_files(tmp_path):
         (("Forward: [4,", "Forward: [64,"), "a group of 64 on dimension 0, which has 4 members"),
         (("Forward: [4,", "Forward: [3,"), "a group of 3 does not divide the 4"),
         (("Forward: [4,", "Forward: [0,"), "size 0 on dimension 0"),
+        (("Forward: [4, 4, -1, -1]", "Forward:"), "is null; give a list of whole numbers"),
         (("Forward: [4,", "Forward: [-2,"), "size -2 on dimension 0"),
         (("Forward: [4,", "Forward: [4.0,"), "give a list of whole numbers"),
         (("Forward: [4,", "Forward: [true,"), "give a list of whole numbers"),
