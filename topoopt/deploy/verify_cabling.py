@@ -180,6 +180,8 @@ def _lldp(told: Any) -> list[tuple[str, str, tuple[str, ...]]]:
                 neighbour = next(iter(chassis))
             port = _listed(entry["port"])[0]
             others = tuple(_value(port[key]) for key in ("id", "descr") if key in port)
+            if not others:
+                raise KeyError("id")
             found.append((str(name), neighbour, others))
     return found
 

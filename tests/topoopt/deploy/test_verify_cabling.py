@@ -287,6 +287,8 @@ def test_hosts_that_hear_nobody_are_named():
 
 def test_json_of_another_kind_is_refused(tmp_path):
     path = tmp_path / "lldp.json"
-    path.write_text('{"server-0": {"cdp": []}}')
-    with pytest.raises(InputError, match="lldpcli"):
-        read_neighbours(path, deployment(shared_plan()))
+    nameless = '{"lldp": {"interface": {"fab0": {"chassis": {"x": {}}, "port": {}}}}}'
+    for told in ('{"cdp": []}', nameless, "null"):
+        path.write_text(f'{{"server-0": {told}}}')
+        with pytest.raises(InputError, match="is not an object of host names to what lldpcli"):
+            read_neighbours(path, deployment(shared_plan()))
