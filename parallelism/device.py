@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from codesign_base import InputError
-from codesign_base.arguments import check_kind, is_number, told
+from codesign_base.arguments import check_kind, is_number, told, whole
 from parallelism.accelerators import Accelerator, Precision, get_accelerator
 from parallelism.graph import Mode, ModelGraph, Operator
 
@@ -50,8 +50,9 @@ class Server:
                 f"server: accelerator is {self.accelerator!r}; give an Accelerator, such as "
                 "parallelism.accelerators.get_accelerator('h100')"
             )
-        if not isinstance(self.gpus, int) or self.gpus < 1:
-            raise InputError(f"server: gpus is {self.gpus!r}; give a whole number of at least 1")
+        wanted = "a whole number of at least 1"
+        if whole("server: gpus", self.gpus, wanted) < 1:
+            raise InputError(f"server: gpus is {self.gpus}; give {wanted}")
         if self.gpus > MOST_GPUS:
             raise InputError(f"server: gpus is {self.gpus}; give at most {MOST_GPUS}")
         rate = self.intra_bandwidth

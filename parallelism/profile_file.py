@@ -9,7 +9,8 @@ from typing import Any
 
 from codesign_base import InputError
 from parallelism.graph import Mode, Operator
-from parallelism.reading import parse_json, read_text
+from parallelism.operators.shapes import LARGEST
+from parallelism.reading import parse_json, read_text, shown
 
 # Every published profile was measured for servers of four GPUs.
 PROFILE_GPUS = 4
@@ -152,7 +153,7 @@ def load_profile(path: str | Path) -> Profile:
         _check_fields(row, _ROW, at)
         name = row["name"]
         if not isinstance(name, str) or not name:
-            raise InputError(f"{at}: name is {name!r}; give an operator name")
+            raise InputError(f"{at}: name is {shown(name)}; give an operator name")
         parts = _parts(row["pc_str"], at)
         measurement = Measurement(
             parts=parts,
@@ -181,15 +182,20 @@ def _check_fields(data: Any, fields: tuple[str, ...], where: str) -> None:
 
 
 def _count(value: Any, where: str, field: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{where}: {field} is {value!r}; give a whole number of at least 1")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
+        raise InputError(
+            f"{where}: {field} is {shown(value)}; give a whole number from 1 to {LARGEST:.0e}"
+        )
     return value
 
 
 def _positive(value: Any, where: str, field: str, unit: str) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value < 1e300 or not math.isfinite(value):
-        raise InputError(f"{where}: {field} is {value!r}; give a positive number of {unit}")
+    if not number or not 0 < value <= LARGEST:
+        raise InputError(
+            f"{where}: {field} is {shown(value)}; give a positive number of {unit}, at most "
+            f"{LARGEST:.0e}"
+        )
     return float(value)
 
 
@@ -201,6 +207,6 @@ def _parts(value: Any, where: str) -> int:
         if axes == len(degrees) and parts >= 1:
             return parts
     raise InputError(
-        f"{where}: pc_str is {value!r}; give the number of axes and the parts along each, "
+        f"{where}: pc_str is {shown(value)}; give the number of axes and the parts along each, "
         "as in '2-1-16'"
     )

@@ -28,7 +28,7 @@ class Network:
     Parameters
     ----------
     name : str
-        What the network is called in tables.
+        What the network is called in tables; not empty.
     hosts, switches : int
         Number of hosts (servers) and of switches.
     source, target : int64 array, shape (links,)
@@ -43,8 +43,8 @@ class Network:
     Raises
     ------
     InputError
-        If an array has the wrong shape, a node does not exist, a link is a self-loop or
-        stands twice, or a capacity or latency is out of range.
+        If the name is empty, an array has the wrong shape, a node does not exist, a link is a
+        self-loop or stands twice, or a capacity or latency is out of range.
 
     Examples
     --------
@@ -75,6 +75,8 @@ class Network:
                 array = array.copy()
                 object.__setattr__(self, field, array)
             array.setflags(write=False)
+        if not self.name:
+            raise InputError("network: the name is ''; give it one, such as 'pod'")
         if self.hosts < 1 or self.switches < 0:
             raise InputError(
                 f"network {self.name!r}: {self.hosts} hosts and {self.switches} switches; "

@@ -5,7 +5,8 @@ Imported by `parallelism.model_file` alone, when a file is read: pydantic is slo
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from codesign_base import InputError
 from codesign_base.counted import counted
@@ -20,6 +21,13 @@ _Amount = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
 _Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
 Flag = Annotated[bool, Field(strict=True)]
 _Shape = Annotated[tuple[_Count, ...], Field(min_length=1, max_length=3)]
+
+
+def _width(value: object) -> object:
+    # Of equal values Literal takes all: True and 1.0 for 1. Long numbers it cannot read.
+    if type(value) is not int or value not in (1, 2, 4, 8):
+        raise PydanticCustomError("not_a_width", "input should be 1, 2, 4 or 8")
+    return value
 
 
 class Strict(BaseModel):
@@ -127,7 +135,7 @@ class ModelSpec(Strict):
 
     name: _Name
     batch_per_gpu: _Count
-    element_bytes: Literal[1, 2, 4, 8] = 4
+    element_bytes: Annotated[Literal[1, 2, 4, 8], BeforeValidator(_width)] = 4
     inputs: dict[_Name, _Shape] = Field(default_factory=dict)
     operators: Annotated[tuple[AnySpec, ...], Field(min_length=1)]
 

@@ -7,6 +7,7 @@ from typing import Any
 from codesign_base import InputError
 from codesign_base.counted import counted
 from parallelism.operators.shapes import LARGEST
+from parallelism.reading import shown
 from parallelism.suggestions import misspelt
 
 _REQUIRED = object()
@@ -116,18 +117,19 @@ class ConfigFields:
         value = self.data[name]
         what = "letter" if isinstance(value, str) else "entry"
         return InputError(
-            f"{self.where}: {what} {place} (from 0) of field {name!r} is {value[place]!r}; {remedy}"
+            f"{self.where}: {what} {place} (from 0) of field {name!r} is {shown(value[place])}; "
+            f"{remedy}"
         )
 
     def _shown(self, name: str) -> str:
         """Return a value as messages show it, of a long list the number of entries."""
         value = self.data.get(name)
-        given = repr(value)
-        if len(given) <= _SHOWN:
+        given = shown(value, _SHOWN)
+        if not given.endswith("..."):
             return given
         if isinstance(value, list):
             return f"a list of {counted(len(value), 'entry', 'entries')}"
-        return f"{given[: _SHOWN - 3]}..."
+        return given
 
     def count(self, *names: str, default: Any = _REQUIRED, least: int = 1) -> int:
         """Return a whole number; null counts as not given.

@@ -128,6 +128,7 @@ def test_provenance() -> None:
         (lambda: get_accelerator("b9000"), "unknown accelerator 'b9000'; did you mean 'b300', or"),
         (lambda: get_accelerator("x"), "unknown accelerator 'x'; choose a100, h100, h200"),
         (lambda: Server(gpus=0), "gpus is 0"),
+        (lambda: Server(gpus=True), "gpus is True; give a whole number"),
         (lambda: Server(intra_bandwidth=0.0), "intra_bandwidth is 0.0"),
         (lambda: RooflineModel(efficiency=0.0), "efficiency is 0.0"),
         (lambda: RooflineModel(memory_efficiency=1.5), "memory_efficiency is 1.5"),

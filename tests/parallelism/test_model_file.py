@@ -130,7 +130,7 @@ def change(path: list[Any], value: Any) -> dict[str, Any]:
         (["operators", 1, "out_fetures"], 3,
          "operator 2 ('user'): unknown field 'out_fetures'; did you mean 'out_features'?"),
         (["operators", 1, "out_features"], None, "field 'out_features' is missing"),
-        (["operators", 1, "out_features"], True, "field 'out_features' is True"),
+        (["operators", 1, "out_features"], True, "field 'out_features' is true"),
         (["operators", 1, "out_features"], -4, "field 'out_features' is -4"),
         (["operators", 1, "in_features"], 5, "in_features is 5, but its input has 512"),
         (["operators", 1, "kind"], "dens", "operator 2 ('user'): unknown kind 'dens'"),
@@ -185,6 +185,52 @@ def test_bad_yaml(tmp_path: Path, text: str, message: str) -> None:
         load_model(path)
     assert message in str(caught.value) and "bad.yaml" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("width", [True, 2.0, "2", None, 16, 2**70])
+def test_element_bytes_is_one_of_four_whole_numbers(width: Any) -> None:
+    data = yaml.safe_load(example())
+    data["element_bytes"] = width
+    with pytest.raises(InputError, match=r"'element_bytes' is .*: input should be 1, 2, 4 or 8"):
+        model_from_data(data, "m")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("operators", [], "is []: give at least 1 entry"),
+        ("name", "", "is '': text should have at least 1 character"),
+        ("operators", None, "is null: input should be a list"),
+        ("inputs", True, "is true: input should be fields with values"),
+        ("inputs", {"x": [1, 2, 3, 4]}, "is [1, 2, 3, 4]: give at most 3 entries"),
+        ("name", {"a": [None, True]}, "is {'a': [null, true]}: input should be text"),
+        ("batch_per_gpu", [[[[[1]]]]] * 40, "is [[[[...]]], "),
+    ],
+)
+def test_errors_have_words_of_files_not_of_python(field: str, value: Any, told: str) -> None:
+    data = {**yaml.safe_load(example()), field: value}
+    with pytest.raises(InputError) as caught:
+        model_from_data(data, "m")
+    assert told in str(caught.value) and len(str(caught.value)) < 150
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"name": "x', "Unterminated string starting at line 1, column 10; the file may be trunc"),
+        ('{"name": tru', "the file may be truncated"),
+        ('{"name": "x",', "the file may be truncated"),
+        ('{"name": "x"} {', "Extra data at line 1, column 15; end the file after its first object"),
+        ("name: x", "at line 1, column 1; give a JSON file"),
+        ('{"name": "x"]', "at line 1, column 13; correct the file"),
+    ],
+)
+def test_only_json_that_ends_early_may_be_truncated(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        load_model(path)
+    assert told in str(caught.value)
 
 
 def test_bad_json_and_missing_file(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ import pickle
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from codesign_base import InputError
 from routing.network import Network
 
 
@@ -28,3 +30,8 @@ def test_rates_of_nodes_add_up_their_links():
     network = Network("few", 2, 2, source, target, capacity, np.zeros(len(links)), ones)
     assert network.out_rate().tolist() == [5.0, 7.0, 5.0, 0.0]
     assert network.in_rate().tolist() == [7.0, 7.0, 3.0, 0.0]
+
+
+def test_a_network_has_a_name():
+    with pytest.raises(InputError, match="the name is ''; give it one"):
+        Network.from_links("", 2, 0, [0], [1], 1.0, 0.0)

@@ -115,6 +115,11 @@ def _verify(
         heard = counted(verdict.checked, "port hears whom it", "ports hear whom they")
         lines.append(f"cabling: ok ({heard} should)")
         return []
+    lines += [
+        f"silent: no port of {host} hears anybody; if it was not asked, add what it hears before "
+        "you touch cables"
+        for host in verdict.silent
+    ]
     lines += [f"wrong: {each}" for each in verdict.wrong]
     lines += [f"repair {number}: {each}" for number, each in enumerate(verdict.repairs, start=1)]
     return [

@@ -121,6 +121,8 @@ def _names(context: typer.Context) -> dict[str, str]:
 def _checked(data: Mapping[str, Any], names: Mapping[str, str], where: str) -> dict[str, Any]:
     from pydantic import ValidationError
 
+    from parallelism.reading import shown
+
     for key in data:
         if key not in names and key != "model":
             near = get_close_matches(str(key), [*names, "model"], n=1)
@@ -141,7 +143,7 @@ def _checked(data: Mapping[str, Any], names: Mapping[str, str], where: str) -> d
         first = error.errors()[0]
         key, given = str(first["loc"][0]), first["input"]
         remedy = _remedy(first["type"], names.get(key, key), given) or first["msg"].lower()
-        raise InputError(f"{where}: {key} is {given!r}; {remedy}") from None
+        raise InputError(f"{where}: {key} is {shown(given)}; {remedy}") from None
     return job.model_dump(exclude_unset=True)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.counted import counted
-from parallelism.reading import parse_json, parse_yaml, read_text, wrong_value
+from parallelism.reading import parse_json, parse_yaml, read_text, shown, wrong_value
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.jobs import RingJob, place_rings, ring_flow_bytes
 from topoopt.clos.presets import get_clos_model
@@ -95,7 +95,7 @@ def _checked(data: Any) -> "list[JobSpec]":
             ) from None
         if first["type"] == "value_error":
             raise InputError(
-                f"{at}field {field!r} is {first['input']!r}; {first['ctx']['error']}"
+                f"{at}field {field!r} is {shown(first['input'])}; {first['ctx']['error']}"
             ) from None
         raise InputError(f"{at}field {field!r} {wrong_value(first)}") from None
 
@@ -172,7 +172,12 @@ def _given(places: list[list[str]], clos: Clos, group: int, replicas: int) -> In
                 raise InputError(f'placement {text!r} is not "tor:nic" or "tor:first-last"')
             tor, first = int(match[1]), int(match[2])
             last = first if match[3] is None else int(match[3])
-            if tor >= clos.tors or not first <= last < clos.nics_per_tor:
+            if last < first:
+                raise InputError(
+                    f"placement {text!r} ends before it begins; give tor:first-last with first "
+                    f"at most last, such as {f'{tor}:{last}-{first}'!r}"
+                )
+            if tor >= clos.tors or last >= clos.nics_per_tor:
                 raise InputError(
                     f"placement {text!r} lies outside the fabric; it has ToRs 0..{clos.tors - 1} "
                     f"with NICs 0..{clos.nics_per_tor - 1}"

@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codesign_base import InfeasibleError
+from codesign_base import InfeasibleError, InputError
 from codesign_base.arguments import check_called, check_kind, check_path, several, whole
 from codesign_base.paths import exists, make_directory
 from topoopt.base.calls import Call
@@ -124,17 +124,21 @@ def sweep(
     if isinstance(clusters, Cluster):
         clusters = (clusters,)
     wired = several("clusters", clusters, CLUSTER_EXAMPLE)
+    named = list(_named(jobs))
     for cluster in wired:
         check_kind("one of clusters", cluster, Cluster, CLUSTER_EXAMPLE)
     wanted = "several whole numbers, such as (0, 1)"
     seeds = tuple(whole("one of seeds", seed, wanted) for seed in several("seeds", seeds, wanted))
+    for what, given in (("jobs", named), ("clusters", wired), ("seeds", seeds)):
+        if not given:
+            raise InputError(f"{what} is empty, so there is nothing to plan; give at least one")
 
     def compared(cluster: Cluster) -> tuple[str, ...]:
         return usual_baselines(cluster.servers) if fabrics is None else fabrics
 
     cases = [
         _Case(name, job, cluster, seed, asked, compared(cluster), table)
-        for name, job in _named(jobs)
+        for name, job in named
         for cluster in wired
         for seed in seeds
     ]

@@ -66,6 +66,7 @@ Interface = Annotated[str, AfterValidator(_interface)]
 Mac = Annotated[str, AfterValidator(_mac)]
 Address = Annotated[str, AfterValidator(_address)]
 Range = Annotated[str, AfterValidator(_range)]
+_Metres = Annotated[float, Field(ge=-1e5, le=1e5)]
 
 
 class PanelSpec(BaseModel):
@@ -126,7 +127,8 @@ class HostSpec(BaseModel):
         IPv4 address for logins and for the start of jobs; the name is used without it.
     management_interface : str, optional
     place_m : tuple of float, optional
-        Metres along the row, across rows and of height, for the lengths of cables.
+        Metres along the row, across rows and of height, for the lengths of cables; each at most
+        100 km from zero.
     ports : list of PortSpec
     """
 
@@ -134,7 +136,7 @@ class HostSpec(BaseModel):
     name: _Name
     management: Address | None = None
     management_interface: Interface | None = None
-    place_m: tuple[float, float, float] | None = Field(default=None, strict=False)
+    place_m: tuple[_Metres, _Metres, _Metres] | None = Field(default=None, strict=False)
     ports: Annotated[list[PortSpec], Field(min_length=1)]
 
 
@@ -307,7 +309,8 @@ def check_site(site: Site, plan: Plan) -> None:
     if hosts.num_addresses < servers + 1:
         raise InfeasibleError(
             f"address range {hosts} has {counted(hosts.num_addresses, 'address', 'addresses')}, "
-            f"{servers} hosts need {servers + 1}; give a larger range"
+            f"{counted(servers, 'host needs', 'hosts need')} {servers + 1}, as the first is the "
+            "network's own; give a larger range"
         )
     # Each port at most begins a subnet.
     needed = servers * degree * 2 ** (32 - site.addresses.cable_prefix)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.counted import counted
 from parallelism.reading import parse_json, read_text
 from topoopt.deploy.cabling import End
 from topoopt.deploy.deployment import Deployment
@@ -29,11 +30,15 @@ class CablingVerdict:
         What to do, in this order; after it all is as planned.
     checked : int
         Ports that should hear somebody.
+    silent : tuple of str
+        Hosts none of whose ports hears anybody, though one should: all their cables are out, or
+        they were not asked.
     """
 
     wrong: tuple[str, ...]
     repairs: tuple[str, ...]
     checked: int
+    silent: tuple[str, ...] = ()
 
 
 def read_neighbours(path: str | Path, made: Deployment) -> tuple[dict[End, End], dict[End, str]]:
@@ -56,12 +61,24 @@ def read_neighbours(path: str | Path, made: Deployment) -> tuple[dict[End, End],
     Raises
     ------
     InputError
-        If the file is not understood, names a host that the site lacks, or a port twice.
+        If the file is not understood, names a host that the site lacks, or a port twice; or, of
+        JSON, lacks a host of the plan. CSV has no line of a host that hears nobody.
     """
     where = f"neighbours file {str(path)!r}"
     text = read_text(path, "neighbours file")
-    rows = _json_rows(text, where) if Path(path).suffix == ".json" else _csv_rows(text, where)
     servers = _by_name(made)
+    if Path(path).suffix == ".json":
+        document = _document(text, where)
+        rows = _json_rows(document, where)
+        listed = {_known(host, servers, where) for host in document}
+        if left_out := [made.name(server) for server in made.servers if server not in listed]:
+            raise InputError(
+                f"{where} does not list {counted(len(left_out), 'host')} of the plan: "
+                f"{', '.join(left_out[:10])}{', ...' if left_out[10:] else ''}; add what lldpcli "
+                "prints there, without which their cables are taken for unplugged"
+            )
+    else:
+        rows = _csv_rows(text, where)
     ports = {
         (server, port.interface): (server, index)
         for server, host in enumerate(made.site.hosts)
@@ -71,9 +88,7 @@ def read_neighbours(path: str | Path, made: Deployment) -> tuple[dict[End, End],
     found: dict[End, End] = {}
     foreign: dict[End, str] = {}
     for host, interface, neighbour, others in rows:
-        server = _server(host, servers)
-        if server is None:
-            raise InputError(f"{where}: host {host!r} is not in the site; correct its name")
+        server = _known(host, servers, where)
         end = ports.get((server, interface))
         if end is None or end[1] >= made.degree:
             continue  # the management interface, or a port that the plan leaves alone
@@ -105,6 +120,13 @@ def _server(name: str, servers: Mapping[str, int]) -> int | None:
     return servers.get(low, servers.get(low.partition(".")[0]))
 
 
+def _known(host: str, servers: Mapping[str, int], where: str) -> int:
+    server = _server(host, servers)
+    if server is None:
+        raise InputError(f"{where}: host {host!r} is not in the site; correct its name")
+    return server
+
+
 _Row = tuple[str, str, str, tuple[str, ...]]
 """Host, interface, neighbour, and what the neighbour's port may be known by."""
 
@@ -119,15 +141,27 @@ def _csv_rows(text: str, where: str) -> list[_Row]:
     return found
 
 
-def _json_rows(text: str, where: str) -> list[_Row]:
+_FORM = "an object of host names to what lldpcli show neighbors -f json prints"
+
+
+def _document(text: str, where: str) -> dict[str, Any]:
     document = parse_json(text, where)
+    if not isinstance(document, dict):
+        raise InputError(f"{where} is not {_FORM}; see docs/deploy.md")
+    for host, told in document.items():
+        if isinstance(told, dict) and told.get("lldp") == []:
+            raise InputError(
+                f"{where}: lldp of host {host!r} is an empty list, which lldpcli prints nowhere; "
+                "ask the host again"
+            )
+    return document
+
+
+def _json_rows(document: Mapping[str, Any], where: str) -> list[_Row]:
     try:
         return [(host, *neighbour) for host, told in document.items() for neighbour in _lldp(told)]
     except (AttributeError, KeyError, TypeError, IndexError, StopIteration):
-        raise InputError(
-            f"{where} is not an object of host names to what lldpcli show neighbors -f json "
-            "prints; see docs/deploy.md"
-        ) from None
+        raise InputError(f"{where} is not {_FORM}; see docs/deploy.md") from None
 
 
 def _lldp(told: Any) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -146,6 +180,8 @@ def _lldp(told: Any) -> list[tuple[str, str, tuple[str, ...]]]:
                 neighbour = next(iter(chassis))
             port = _listed(entry["port"])[0]
             others = tuple(_value(port[key]) for key in ("id", "descr") if key in port)
+            if not others:
+                raise KeyError("id")
             found.append((str(name), neighbour, others))
     return found
 
@@ -199,7 +235,10 @@ def verify_cabling(
         repairs += _exchange_plugs(made, planned, dict(heard))
     else:
         repairs += _exchange_fibres(made, planned, dict(heard))
-    return CablingVerdict(tuple(wrong), tuple(repairs), len(planned))
+    hearing = {end[0] for end in heard.keys() | foreign.keys()}
+    silent = sorted({end[0] for end in planned} - hearing)
+    names = tuple(made.name(server) for server in silent)
+    return CablingVerdict(tuple(wrong), tuple(repairs), len(planned), names)
 
 
 def _named(made: Deployment, end: End) -> str:

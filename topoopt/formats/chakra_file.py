@@ -15,6 +15,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from codesign_base import InputError
+from parallelism.reading import shown
 from topoopt.formats.chakra_schema import VERSION, NodeType, messages
 
 _Value = bool | int | float | str
@@ -266,6 +267,6 @@ def _read_groups(text: str, ranks: int) -> dict[str, tuple[int, ...]]:
             type(rank) is int and 0 <= rank < ranks for rank in members
         ):
             raise InputError(
-                f"{GROUPS}: group {name!r} is {members!r}; list ranks from 0 to {ranks - 1}"
+                f"{GROUPS}: group {name!r} is {shown(members)}; list ranks from 0 to {ranks - 1}"
             )
     return {name: tuple(sorted(set(members))) for name, members in document.items()}

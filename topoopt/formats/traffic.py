@@ -28,7 +28,7 @@ import numpy.typing as npt
 from codesign_base import InputError
 from codesign_base.counted import counted
 from codesign_base.rows import starts
-from parallelism.reading import read_bytes
+from parallelism.reading import read_bytes, shown
 from parallelism.taskgraph import Traffic
 from topoopt.base.atomic import write_bytes_atomically
 
@@ -42,7 +42,6 @@ _SHAPES = {
     "group_offsets": ("iu", 1),
     "group_members": ("iu", 1),
 }
-_FIELDS = set(_SHAPES)
 # Bytes: beyond all that was ever stored, and far from where sums of products overflow.
 _MOST = 1e24
 
@@ -83,37 +82,50 @@ def load_traffic(path: str | Path) -> Traffic:
     Raises
     ------
     InputError
-        If the file cannot be read, misses or adds a field, or holds impossible numbers.
+        If the file cannot be read, misses or adds an array, or holds impossible numbers.
     """
     data = read_bytes(path, "traffic file")
     try:
         return _traffic(_arrays(data))
     except InputError as error:
-        raise InputError(f"traffic file {path}: {error}") from None
+        raise InputError(f"traffic file {str(path)!r}: {error}") from None
 
 
 def _arrays(data: bytes) -> dict[str, npt.NDArray[Any]]:
     """Read the archive; whatever its bytes are, the only error is `InputError`."""
+    name = ""
     try:
         # From memory, so that no broken archive leaves its file open.
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
-            arrays = {name: np.asarray(archive[name]) for name in archive.files}
+            arrays = {}
+            for name in archive.files:
+                arrays[name] = np.asarray(archive[name])
     except (OSError, ValueError, TypeError, AttributeError, LookupError, EOFError, MemoryError,
             RuntimeError, zipfile.BadZipFile, zlib.error) as error:  # fmt: skip
         # What numpy says of other files (no magic string) speaks of pickles, at length.
-        whole = zipfile.is_zipfile(io.BytesIO(data))
-        reason = " ".join(str(error).split())[:200] if whole else f"{len(data)} bytes, no zip file"
+        whole = data.startswith(b"PK") and zipfile.is_zipfile(io.BytesIO(data))
+        reason = " ".join(str(error).split())[:200]
+        if not (whole and (name or "pickle" not in reason)):
+            reason = f"{len(data)} bytes, no zip file"
+        if name and "pickle" in reason:
+            raise InputError(
+                f"array {name} holds Python objects; write it again with numbers"
+            ) from None
         raise InputError(f"not a whole .npz archive ({reason}); write it again") from None
-    if set(arrays) != _FIELDS:
-        odd = ", ".join(sorted(set(arrays) ^ _FIELDS))
-        raise InputError(f"missing or unknown fields {odd}; write it again")
+    missing = [name for name in _SHAPES if name not in arrays]
+    unknown = sorted(set(arrays) - set(_SHAPES))
+    if missing or unknown:
+        parts = (("missing", missing), ("unknown", unknown))
+        odd = "; ".join(f"{what} arrays: {', '.join(names)}" for what, names in parts if names)
+        raise InputError(f"{odd}; write exactly {', '.join(_SHAPES)}")
     for name, (kind, dimensions) in _SHAPES.items():
         array = arrays[name]
         if array.ndim != dimensions or array.dtype.kind not in kind:
             expected = "whole numbers" if kind == "iu" else "numbers"
+            wanted = f"{expected} in {counted(dimensions, 'dimension')}"
             raise InputError(
-                f"{name} is {array.dtype} of shape {array.shape}; expected {expected} in "
-                f"{counted(dimensions, 'dimension')}"
+                f"{name} has type {array.dtype} and shape {array.shape}; give "
+                f"{wanted if dimensions else 'one whole number, of shape ()'}"
             )
     return arrays
 
@@ -121,31 +133,72 @@ def _arrays(data: bytes) -> dict[str, npt.NDArray[Any]]:
 def _traffic(arrays: dict[str, npt.NDArray[Any]]) -> Traffic:
     version = int(arrays["schema_version"])
     if version != _SCHEMA:
-        raise InputError(f"schema_version is {version}; this version reads {_SCHEMA}")
+        raise InputError(f"schema_version is {version}; give {_SCHEMA}, which this version reads")
     servers = int(arrays["servers"])
     transfers = arrays["transfer_bytes"].astype(np.float64)
     group_bytes = arrays["group_bytes"].astype(np.float64)
     offsets = arrays["group_offsets"].astype(np.int64)
     members = arrays["group_members"].astype(np.int64)
-    if servers < 1 or transfers.shape != (servers, servers):
+    if servers < 1:
+        raise InputError(f"servers is {servers}; give at least 1")
+    if transfers.shape != (servers, servers):
         raise InputError(
-            f"transfer_bytes has shape {transfers.shape} for {counted(servers, 'server')}"
+            f"transfer_bytes has shape {transfers.shape}, but servers is {servers}; give one row "
+            "and one column a server"
         )
-    if not np.all((transfers >= 0) & (transfers <= _MOST)) or np.any(np.diag(transfers)):
-        raise InputError(f"transfer_bytes must be 0 to {_MOST:g}, zero on the diagonal")
-    if (
-        offsets.shape != (group_bytes.size + 1,)
-        or offsets[0] != 0
-        or offsets[-1] != members.size
-        or np.any(np.diff(offsets) < 0)
-    ):
-        raise InputError("group_offsets do not fit group_bytes and group_members")
-    if not np.all((group_bytes >= 0) & (group_bytes <= _MOST)):
-        raise InputError(f"group_bytes must be 0 to {_MOST:g}")
+    _check_bytes("transfer_bytes", transfers)
+    own = np.flatnonzero(np.diag(transfers))
+    if own.size:
+        raise InputError(
+            f"transfer_bytes[{own[0]}, {own[0]}] is {transfers[own[0], own[0]]:g}; give zero on "
+            "the diagonal, a server sends itself nothing"
+        )
+    _check_offsets(offsets, group_bytes.size, members.size)
+    _check_bytes("group_bytes", group_bytes)
     groups = tuple(tuple(members[a:b].tolist()) for a, b in pairwise(offsets))
-    for group in groups:
+    for number, group in enumerate(groups):
         if len(group) < 2 or list(group) != sorted(set(group)):
-            raise InputError(f"group {group} must list two or more sorted distinct servers")
-        if group[0] < 0 or group[-1] >= servers:
-            raise InputError(f"group {group} names servers outside 0..{servers - 1}")
+            raise InputError(
+                f"group {number} has servers {shown(group)}; list two or more, each once, in "
+                "ascending order"
+            )
+        for member in (group[0], group[-1]):
+            if not 0 <= member < servers:
+                raise InputError(
+                    f"group {number} has server {member}, but servers is {servers}; give servers "
+                    f"from 0 to {servers - 1}"
+                )
     return Traffic(servers, transfers, groups, group_bytes)
+
+
+def _check_bytes(name: str, values: npt.NDArray[np.float64]) -> None:
+    """Refuse what is no number of bytes."""
+    wrong = np.argwhere(~((values >= 0) & (values <= _MOST)))
+    if wrong.size:
+        at = tuple(wrong[0].tolist())
+        raise InputError(
+            f"{name}[{', '.join(map(str, at))}] is {values[at]:g}; give 0 to {_MOST:g} bytes"
+        )
+
+
+def _check_offsets(offsets: npt.NDArray[np.int64], groups: int, members: int) -> None:
+    """Refuse offsets that do not divide the members into the groups."""
+    if offsets.size != groups + 1:
+        raise InputError(
+            f"group_offsets has {counted(offsets.size, 'entry', 'entries')}, but group_bytes has "
+            f"{groups}; give {groups + 1}"
+        )
+    if offsets[0] != 0:
+        raise InputError(f"group_offsets[0] is {offsets[0]}; begin with 0")
+    falls = np.flatnonzero(np.diff(offsets) < 0)
+    if falls.size:
+        last = int(falls[0])
+        raise InputError(
+            f"group_offsets[{last + 1}] is {offsets[last + 1]}, less than the entry before it, "
+            f"{offsets[last]}; give them in ascending order"
+        )
+    if offsets[-1] != members:
+        raise InputError(
+            f"group_offsets[{groups}] is {offsets[-1]}, but group_members has "
+            f"{counted(members, 'entry', 'entries')}; end with {members}"
+        )

@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from codesign_base import InputError
-from codesign_base.arguments import check_path
+from codesign_base.arguments import check_kind, check_path
 from parallelism.operator_records import OperatorQuestion, StrategyRecord
 from parallelism.reading import parse_json, read_text, schema_fault
 from parallelism.record_fields import STRICT, Amount, Count, Seconds, Whole
@@ -318,7 +318,13 @@ class Plan(Timed):
         Returns
         -------
         str
+
+        Raises
+        ------
+        InputError
+            If ``details`` is neither True nor False.
         """
+        check_kind("details", details, bool, "True or False")
         return shown("details" if details else "text", self)
 
     def __str__(self) -> str:

@@ -29,10 +29,10 @@ from topoopt.topology.finder import Ring
 
 
 def price_notes(cluster: Cluster, compared: dict[str, Baseline], prices: PriceTable) -> list[str]:
-    """Return a sentence for each price that lies outside the table's rates."""
+    """Return a sentence that names the prices outside the table's rates; none if all are known."""
     priced = [base for base in compared.values() if base.cost_usd is not None]
     rates = [cluster.port_rate, *(base.bandwidth_bytes_per_s for base in priced)]
-    return sorted({note for rate in rates if (note := prices.note(rate))})
+    return [note] if (note := prices.note(*rates)) else []
 
 
 def left_out_notes(servers: int, compared: Iterable[str]) -> list[str]:

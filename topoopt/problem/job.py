@@ -401,7 +401,9 @@ class Cluster:
 
     def __post_init__(self) -> None:
         _check_count("servers", self.servers)
-        _check_count("degree", self.degree, "every server needs at least 1 port")
+        _check_count(
+            "degree", self.degree, "give a whole number of at least 1, the ports of a server"
+        )
         for name, value, most in (
             ("servers", self.servers, MAX_SERVERS),
             ("degree", self.degree, MAX_DEGREE),

@@ -129,14 +129,18 @@ class PriceTable:
                 return p0 + (p1 - p0) * (bandwidth - r0) / (r1 - r0)
         return high
 
-    def note(self, bandwidth: float) -> str:
-        """Return a sentence saying that a rate lies outside the known prices; else ""."""
+    def note(self, *bandwidths: float) -> str:
+        """Return a sentence that names the rates outside the known prices; "" without any."""
         lowest = max(points[0][0] for points in self.usd.values())
         highest = min(points[-1][0] for points in self.usd.values())
-        if lowest <= bandwidth <= highest:
+        beyond = sorted({rate for rate in bandwidths if not lowest <= rate <= highest})
+        # Rates that are written alike are named once.
+        told = list(dict.fromkeys(f"{rate / _BYTES_PER_GBIT:.4g}" for rate in beyond))
+        if not told:
             return ""
+        rates = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
         return (
-            f"prices at {bandwidth / _BYTES_PER_GBIT:.4g} Gbps are extrapolated in proportion to "
+            f"prices at {rates} Gbps are extrapolated in proportion to "
             f"bandwidth (known: {lowest / _BYTES_PER_GBIT:.4g} to "
             f"{highest / _BYTES_PER_GBIT:.4g} Gbps)"
         )
@@ -166,12 +170,12 @@ def load_prices(path: str | Path) -> PriceTable:
     data = parse_json(read_text(path, "price file"), f"price file {str(path)!r}")
     if not isinstance(data, dict):
         raise InputError(
-            f"price file {path}: holds no JSON object; give source and usd_per_port_by_gbps"
+            f"price file {str(path)!r}: holds no JSON object; give source and usd_per_port_by_gbps"
         )
     try:
         return PriceTable.from_dict(data)
     except InputError as error:
-        raise InputError(f"price file {path}: {error}") from None
+        raise InputError(f"price file {str(path)!r}: {error}") from None
 
 
 def direct_connect_cost(

@@ -6,7 +6,7 @@ from typing import TypeAlias
 from urllib.parse import quote
 
 from codesign_base import InputError
-from codesign_base.arguments import check_path
+from codesign_base.arguments import check_path, told
 from codesign_base.paths import exists, is_directory
 from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
@@ -165,7 +165,7 @@ def render_picture(subject: Subject) -> str:
         subject = load_plan(subject)
     if not isinstance(subject, Plan):
         raise InputError(
-            f"a picture of a {type(subject).__name__} is not known; give a plan, or a name that "
+            f"no picture shows {told(subject)}; give a plan, or a name that "
             "ends in .html for a page"
         )
     return plan_picture(subject)
@@ -196,7 +196,7 @@ def render_report(subject: Subject) -> str:
         return render_results(load_results(subject.output))
     if not isinstance(subject, str | Path):
         raise InputError(
-            f"a report of a {type(subject).__name__} is not known; give a plan, a comparison, the "
+            f"no report shows {told(subject)}; give a plan, a comparison, the "
             "run of an experiment, or the name of a file"
         )
     path = Path(subject)

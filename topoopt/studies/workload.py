@@ -92,6 +92,11 @@ def load_workload(path: str | Path) -> Workload:
         If the name has another ending, or the file cannot be read or is malformed.
     """
     if Path(path).is_dir():
+        if not any(Path(path).glob("*.et")):
+            raise InputError(
+                f"{str(path)!r} is a directory without Chakra traces PREFIX.RANK.et; name a "
+                "directory of them, a task graph (.fbuf) or a plan (.json)"
+            )
         return trace_workload(path)
     suffix = Path(path).suffix.lower()
     if suffix == ".fbuf":

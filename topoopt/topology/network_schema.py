@@ -13,7 +13,7 @@ class GraphSpec(BaseModel):
     """The network as a whole."""
 
     model_config = STRICT
-    name: str | None = None
+    name: Annotated[str, Field(min_length=1)] | None = None
     hosts: int | None = None
     switches: int | None = None
 
@@ -32,8 +32,8 @@ class EdgeSpec(BaseModel):
     model_config = STRICT
     source: NodeId
     target: NodeId
-    capacity_gbps: Annotated[float, Field(gt=0)]
-    latency_ns: Annotated[float, Field(ge=0)]
+    capacity_gbps: Annotated[float, Field(ge=1e-9, le=1e15)]
+    latency_ns: Annotated[float, Field(ge=0, le=3.6e12)]
     cables: Annotated[int, Field(ge=1, le=10**6)] = 1
     key: NodeId | None = None
 

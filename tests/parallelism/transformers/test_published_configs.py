@@ -44,11 +44,11 @@ def test_the_files_of_gemma_3_hold_what_the_preset_does() -> None:
         ("Hunyuan-A13B", {"moe_topk": [8, 1]}, "only layers that are alike"),
         ("Hunyuan-A13B", {"moe_topk": ["8"]}, "whole number of at least 1"),
         ("Hunyuan-A13B", {"num_shared_expert": 2}, "'num_shared_expert' is 2; only 1"),
-        ("Hunyuan-7B", {"use_qk_norm": False}, "'use_qk_norm' is False"),
+        ("Hunyuan-7B", {"use_qk_norm": False}, "'use_qk_norm' is false"),
         ("DBRX", {"attn_config": {}}, "'attn_config': field 'kv_n_heads' is missing"),
         ("DBRX", {"ffn_config": 3}, "'ffn_config' is 3; give an object"),
         ("DBRX", {"ffn_config": None}, "'ffn_config' is missing"),
-        ("MiMo-7B", {"attention_bias": False}, "'attention_bias' is False"),
+        ("MiMo-7B", {"attention_bias": False}, "'attention_bias' is false"),
         ("Qwen2.5-VL-7B, flat", {"vision_config": {"depth": 32}}, "'vision_config'"),
     ],
 )  # fmt: skip

@@ -189,7 +189,7 @@ def test_ministral_follows_kinds_of_layers() -> None:
         ({"layer_types": KINDS}, "it names 2 of 6 layers"),
         ({"layer_types": ["linear_attention"] * 6}, "only full_attention and sliding_attention"),
         ({"layer_types": KINDS * 3}, "'use_sliding_window' is missing"),
-        ({"layer_types": KINDS * 3, "use_sliding_window": False}, "'use_sliding_window' is False"),
+        ({"layer_types": KINDS * 3, "use_sliding_window": False}, "'use_sliding_window' is false"),
         ({"layer_types": KINDS * 3, "use_sliding_window": True, "sliding_window": None},
          "'sliding_window' is missing; a qwen3 configuration with layers of sliding_attention"),
         ({"sliding_window": -1}, "'sliding_window' is -1"),

@@ -110,7 +110,7 @@ def test_a_saved_job_is_the_question_that_was_asked(folder):
         ),
         (("bandwidth: 100Gbps", "bandwidth: 12.5e+9"), "with its unit, such as 100Gbps"),
         (("steps: 3", "latency: 2"), "latency is 2; write a time with its unit, such as 2us"),
-        (("steps: 3", "latency:"), "latency is None; write a time with its unit, such as 1us"),
+        (("steps: 3", "latency:"), "latency is null; write a time with its unit, such as 1us"),
         (("steps: 3", "zero: 1.5"), "zero is 1.5; write a whole number, a word, or a list"),
         (("model: small.yaml", "model: dlrm-61"), "unknown model 'dlrm-61'; did you mean"),
         (("steps: 3", "tensor: 1,2"), "--tensor is 1,2, but"),
@@ -130,7 +130,7 @@ def test_what_a_job_file_may_not_say(folder, change, sentence):
         ("recompute: [none, all]", ("--recompute", "none,all"), "recompute is 'none', 'all'"),
         ("stage-layers: [1, 2x2]", ("--stage-layers", "1,2x2"), "adds up to 5"),
         ("tensor: 1.5", ("--tensor", "1.5"), "tensor is 1.5; "),
-        ("tensor: true", ("--tensor", "true"), "tensor is True; "),
+        ("tensor: true", ("--tensor", "true"), "tensor is true; "),
         ("tensor: [[1]]", ("--tensor", "[1]"), "tensor is [[1]]; "),
     ],
 )

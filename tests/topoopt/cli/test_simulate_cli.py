@@ -353,6 +353,7 @@ def replaced(file: FbufFile, **changes):
         (("nothing.fbuf",), "'nothing.fbuf' does not exist"),
         (("nothing.json",), "'nothing.json' does not exist"),
         (("plan.txt",), "neither in .fbuf"),
+        ((".",), "'.' is a directory without Chakra traces PREFIX.RANK.et; name a directory"),
         (("net.json",), "is a network, and holds no tasks"),
         (("torn.fbuf",), "truncated"),
         (("torn.json",), "not valid JSON"),

@@ -36,6 +36,14 @@ def test_a_few_lines_are_enough(tmp_path):
     assert [port.interface for port in site.hosts[0].ports] == ["fab0", "fab1"]
 
 
+@pytest.mark.parametrize("place", [[1e30, 0, 0], [0, -1e6, 0]])
+def test_places_lie_within_100_km(tmp_path, place):
+    far = document()
+    far["hosts"][1]["place_m"] = place
+    with pytest.raises(InputError, match=r"place_m.*than or equal to -?100000"):
+        load_site(written(tmp_path, far))
+
+
 def test_defaults_have_a_host_a_server_and_a_port_a_degree():
     site = default_site(11, 3)
     assert [host.name for host in site.hosts][:2] == ["server-00", "server-01"]
@@ -100,7 +108,9 @@ def test_a_site_that_cannot_carry_the_plan_is_refused():
         "3 hosts, the plan 4": changed(site, hosts=site.hosts[:3]),
         "needs 2 of each": full_site(4, 1, spare=0),
         "overlap": changed(site, addresses={"hosts": "10.0.0.0/8", "cables": "10.1.0.0/16"}),
-        "4 hosts need 5": changed(site, addresses={"hosts": "10.0.0.0/30"}),
+        "4 hosts need 5, as the first is the network's own": changed(
+            site, addresses={"hosts": "10.0.0.0/30"}
+        ),
         "2 ports need 16": changed(site, addresses={"cables": "10.2.0.0/29"}),
         "lies in": changed(site, addresses={"hosts": "192.0.2.0/24"}),
     }

@@ -258,8 +258,37 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path, text, words):
         read_neighbours(path, deployment(shared_plan()))
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"server-9": {"lldp": {}}}, "host 'server-9' is not in the site; correct its name"),
+        ({"server-1": {"lldp": []}}, "lldp of host 'server-1' is an empty list"),
+        ({"server-1": None, "server-3": None},
+         "does not list 2 hosts of the plan: server-1, server-3; add what lldpcli prints"),
+    ],
+)  # fmt: skip
+def test_hosts_of_a_json_file_are_those_of_the_plan(tmp_path, change, words):
+    made = deployment(shared_plan())
+    document = {**{made.name(server): {"lldp": {}} for server in made.servers}, **change}
+    path = tmp_path / "lldp.json"
+    kept = {host: told for host, told in document.items() if told is not None}
+    path.write_text(json.dumps(kept))
+    with pytest.raises(InputError, match=words):
+        read_neighbours(path, made)
+
+
+def test_hosts_that_hear_nobody_are_named():
+    made = deployment(shared_plan())
+    heard = {a: b for a, b in planned(made).items() if 2 not in (a[0], b[0])}
+    verdict = verify_cabling(made, heard)
+    assert verdict.silent == ("server-2",) and verdict.repairs
+    assert verify_cabling(made, planned(made)).silent == ()
+
+
 def test_json_of_another_kind_is_refused(tmp_path):
     path = tmp_path / "lldp.json"
-    path.write_text('{"server-0": {"cdp": []}}')
-    with pytest.raises(InputError, match="lldpcli"):
-        read_neighbours(path, deployment(shared_plan()))
+    nameless = '{"lldp": {"interface": {"fab0": {"chassis": {"x": {}}, "port": {}}}}}'
+    for told in ('{"cdp": []}', nameless, "null"):
+        path.write_text(f'{{"server-0": {told}}}')
+        with pytest.raises(InputError, match="is not an object of host names to what lldpcli"):
+            read_neighbours(path, deployment(shared_plan()))

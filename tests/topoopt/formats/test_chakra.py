@@ -307,7 +307,12 @@ def test_directories_that_hold_no_whole_set_are_refused(tmp_path):
     with pytest.raises(InputError, match="several prefixes"):
         load_traces(tmp_path)
     (tmp_path / "b.1.et").rename(tmp_path / "a.1.et")
-    for text, why in (("{", "not JSON"), ("[]", "no object"), ('{"1": [0, 5]}', "list ranks")):
+    for text, why in (
+        ("{", "not JSON"),
+        ("[]", "no object"),
+        ('{"1": [0, 5]}', "list ranks"),
+        ('{"1": null}', "is null; list ranks"),
+    ):
         (tmp_path / GROUPS).write_text(text)
         with pytest.raises(InputError, match=why):
             load_traces(tmp_path)

@@ -178,6 +178,11 @@ def test_json_holds_the_same(tmp_path):
         ),
         (
             "jobs: [{parameters: 8.0, compute_time: 1s, replicas: 2, "
+            "placement: [['0:7-0'],['1:0-7']]}]",
+            "placement '0:7-0' ends before it begins; give tor:first-last",
+        ),
+        (
+            "jobs: [{parameters: 8.0, compute_time: 1s, replicas: 2, "
             "placement: [['0:0'],['1:0-1']]}]",
             "gives replica 2 2 NICs; a copy needs 1",
         ),

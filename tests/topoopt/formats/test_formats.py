@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 import zipfile
 
 import networkx as nx
@@ -68,6 +69,83 @@ def test_the_example_of_the_malformed_traffic_is_good(tmp_path):
     assert load_traffic(tmp_path / "t.npz").groups == ((0, 2), (0, 1, 2))
 
 
+# Arrays that differ from GOOD (None: left out), and what the error says of them.
+TOLD_FAULTS = {
+    "two missing, one unknown": (
+        {"servers": None, "group_bytes": None, "colour": np.zeros(1)},
+        "missing arrays: servers, group_bytes; unknown arrays: colour; write exactly ",
+    ),
+    "no servers": ({"servers": np.int64(0)}, "servers is 0; give at least 1"),
+    "objects": (
+        {"servers": np.array({"a": 1}, dtype=object)},
+        "array servers holds Python objects; write it again with numbers",
+    ),
+    "flat": (
+        {"transfer_bytes": np.zeros(9)},
+        r"transfer_bytes has type float64 and shape \(9,\); give numbers in 2 dimensions",
+    ),
+    "another size": (
+        {"transfer_bytes": np.zeros((8, 8))},
+        r"transfer_bytes has shape \(8, 8\), but servers is 3; give one row and one column",
+    ),
+    "negative": (
+        {"transfer_bytes": np.array([[0, 0, 0], [0, 0, -1.0], [0, 0, 0]])},
+        r"transfer_bytes\[1, 2\] is -1; give 0 to 1e\+24 bytes",
+    ),
+    "to itself": (
+        {"transfer_bytes": np.diag([0, 5.0, 0])},
+        r"transfer_bytes\[1, 1\] is 5; give zero on the diagonal",
+    ),
+    "of a group": (
+        {"group_bytes": np.array([1.0, 1e25])},
+        r"group_bytes\[1\] is 1e\+25; give 0 to 1e\+24 bytes",
+    ),
+    "few offsets": (
+        {"group_offsets": np.array([0, 5])},
+        "group_offsets has 2 entries, but group_bytes has 2; give 3",
+    ),
+    "first offset": (
+        {"group_offsets": np.array([1, 2, 5])}, r"group_offsets\[0\] is 1; begin with 0"
+    ),
+    "offsets fall": (
+        {"group_offsets": np.array([0, 6, 5])},
+        r"group_offsets\[2\] is 5, less than the entry before it, 6; give them in ascending",
+    ),
+    "last offset": (
+        {"group_offsets": np.array([0, 2, 4])},
+        r"group_offsets\[2\] is 4, but group_members has 5 entries; end with 5",
+    ),
+    "unsorted": (
+        {"group_members": np.array([2, 0, 0, 1, 2])},
+        r"group 0 has servers \[2, 0\]; list two or more, each once, in ascending order",
+    ),
+    "outside": (
+        {"group_members": np.array([0, 2, 0, 1, 3])},
+        "group 1 has server 3, but servers is 3; give servers from 0 to 2",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", TOLD_FAULTS)
+def test_errors_of_traffic_files_name_entry_value_and_remedy(tmp_path, fault):
+    change, told = TOLD_FAULTS[fault]
+    path = tmp_path / "traffic.npz"
+    arrays = {name: value for name, value in {**GOOD, **change}.items() if value is not None}
+    np.savez(path, **arrays)
+    with pytest.raises(to.InputError, match=told):
+        load_traffic(path)
+
+
+def test_what_numpy_takes_for_pickled_data_is_told_in_our_words(tmp_path):
+    whole = io.BytesIO()
+    np.savez(whole, **GOOD)
+    for content in (b"abc" + whole.getvalue(), b"PKxx" + whole.getvalue(), pickle.dumps([1])):
+        (tmp_path / "t.npz").write_bytes(content)
+        with pytest.raises(to.InputError, match=r"no zip file\); write it again") as caught:
+            load_traffic(tmp_path / "t.npz")
+        assert "pickle" not in str(caught.value)
+
+
 TRAFFIC_FAULTS = {
     "no servers": {"servers": None},
     "zero servers": {"servers": np.int64(0), "transfer_bytes": np.zeros((0, 0))},
@@ -110,7 +188,7 @@ def test_malformed_traffic_is_refused(tmp_path, fault):
     with pytest.raises(to.InputError) as caught:
         load_traffic(path)
     message = str(caught.value)
-    assert message.startswith(f"traffic file {path}") and "\n" not in message
+    assert message.startswith(f"traffic file {str(path)!r}") and "\n" not in message
 
 
 def test_traffic_files_that_are_none(tmp_path):
@@ -249,6 +327,10 @@ NETWORK_FAULTS = {
     "capacity is nothing": edge_fault(capacity_gbps=None),
     "negative latency": edge_fault(latency_ns=-5),
     "nan latency": edge_fault(latency_ns=float("nan")),
+    "capacity beyond all": edge_fault(capacity_gbps=1e300),
+    "capacity of next to nothing": edge_fault(capacity_gbps=1e-300),
+    "latency beyond all": edge_fault(latency_ns=1e300),
+    "no name": lambda d: d["graph"].update(name=""),
     "infinite capacity": edge_fault(capacity_gbps=float("inf")),
     "no cables": edge_fault(cables=0),
     "half a cable": edge_fault(cables=1.5),
@@ -282,6 +364,29 @@ def test_malformed_networks_are_refused(tmp_path, fault):
         load_network(path)
     message = str(caught.value)
     assert "network" in message and "\n" not in message and len(message) < 300
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (edge_fault(capacity_gbps=1e16), "less than or equal to 1e+15"),
+        (edge_fault(capacity_gbps=1e-10), "greater than or equal to 1e-09"),
+        (edge_fault(latency_ns=3.7e12), "less than or equal to 3.6e+12"),
+        (edge_fault(source=None), "field 'edges.0.source' is null: input should be a whole number"
+         " or text"),
+        (lambda d: d.update(graph=[]), "field 'graph' is []: input should be fields with values"),
+        (lambda d: d.update(directed=False), "field 'directed' is false: input should be true"),
+        (lambda d: d.update(nodes={}), "field 'nodes' is {}: input should be a list"),
+    ],
+)  # fmt: skip
+def test_errors_of_network_files_have_words_of_json(tmp_path, change, told):
+    document = good_network()
+    change(document)
+    path = tmp_path / "network.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(to.InputError) as caught:
+        load_network(path)
+    assert told in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", "{}", '"text"', "[" * 100_000])

@@ -44,6 +44,9 @@ def test_extrapolation_is_flagged() -> None:
     prices = default_prices()
     assert prices.note(100 * G) == prices.note(140 * G) == prices.note(200 * G) == ""
     assert "400 Gbps are extrapolated" in prices.note(400 * G)
+    assert prices.note(1600 * G, 150 * G, 400 * G, 718.7 * G, 400 * G).startswith(
+        "prices at 400, 718.7 and 1600 Gbps are extrapolated"
+    )
     assert "known: 100 to 200 Gbps" in prices.note(40 * G)
 
 

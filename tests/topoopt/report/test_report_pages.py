@@ -304,7 +304,7 @@ def test_wrong_input_ends_in_one_sentence_and_status_2(
 
 
 def test_what_has_no_report_is_refused():
-    with pytest.raises(to.InputError, match="a report of a int is not known"):
+    with pytest.raises(to.InputError, match="no report shows 3"):
         write_report(3, "x.html")
 
 

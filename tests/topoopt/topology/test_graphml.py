@@ -19,7 +19,7 @@ def networks(draw):
     pairs = [(a, b) for a in range(nodes) for b in range(nodes) if a != b]
     chosen = [pair for pair in pairs if draw(st.booleans())]
     count = len(chosen)
-    name = draw(st.text(st.characters(categories=("L", "N", "P")), max_size=8))
+    name = draw(st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=8))
     return Network(
         name,
         hosts,
@@ -113,7 +113,7 @@ def graphml(nodes='<node id="a"/><node id="b"/>', edge='<data key="c">1</data>',
         ("<html></html>", "holds 0 graphs|not readable GraphML"),
         (graphml(graph="<graph edgedefault='directed'/>" * 2), "holds 2 graphs"),
         (graphml(edge=""), "'edges.0.capacity_gbps' is missing"),
-        (graphml(edge='<data key="c">0</data>'), "greater than 0"),
+        (graphml(edge='<data key="c">0</data>'), "greater than or equal to 1e-09"),
         (graphml(edge='<data key="c">inf</data>'), "finite"),
         (graphml(edge='<data key="c">wide</data>'), "not readable GraphML"),
         (graphml(edge='<data key="zz">1</data>'), "not readable GraphML"),

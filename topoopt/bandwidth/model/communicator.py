@@ -8,6 +8,7 @@ from typing import Any
 
 from codesign_base import InputError
 from codesign_base.counted import counted
+from parallelism.reading import shown
 from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.reading import check_fields, read_yaml
 
@@ -130,7 +131,9 @@ def _whole_list(values: object, length: int, where: str) -> list[int]:
     if not isinstance(values, list | tuple) or any(
         isinstance(v, bool) or not isinstance(v, int) for v in values
     ):
-        raise InputError(f"{where} is {values!r}; give a list of whole numbers, one a dimension")
+        raise InputError(
+            f"{where} is {shown(values)}; give a list of whole numbers, one a dimension"
+        )
     if len(values) != length:
         raise InputError(
             f"{where} has {counted(len(values), 'entry', 'entries')} for "
@@ -165,12 +168,12 @@ def load_communicator(path: str | Path, network: MultiDimNetwork) -> Communicato
     base = _phases(data, where, network, None)
     layers = data.get("Layers", {})
     if not isinstance(layers, dict):
-        raise InputError(f"{where}: Layers is {layers!r}; give blocks named after layers")
+        raise InputError(f"{where}: Layers is {shown(layers)}; give blocks named after layers")
     own = []
     for name, entry in layers.items():
         place = f"{where}: Layers.{name}"
         if not isinstance(entry, dict):
-            raise InputError(f"{place} is {entry!r}; give Forward, InputGrad or WeightGrad")
+            raise InputError(f"{place} is {shown(entry)}; give Forward, InputGrad or WeightGrad")
         check_fields(entry, place, (), (*PHASES, "Stride"))
         own.append((str(name), _phases(entry, place, network, base)))
     return Communicator(base, tuple(own))
@@ -184,7 +187,7 @@ def _phases(
 ) -> tuple[NpuGroup, NpuGroup, NpuGroup]:
     strides = data.get("Stride", {})
     if not isinstance(strides, dict):
-        raise InputError(f"{where}: Stride is {strides!r}; give lists named after phases")
+        raise InputError(f"{where}: Stride is {shown(strides)}; give lists named after phases")
     check_fields(strides, f"{where}: Stride", (), PHASES)
     found = []
     for index, phase in enumerate(PHASES):

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from parallelism.reading import shown
 from topoopt.bandwidth.model.network import MultiDimNetwork
-from topoopt.bandwidth.model.reading import check_fields, finite_number, read_yaml
+from topoopt.bandwidth.model.reading import check_fields, price_number, read_yaml
 from topoopt.topology.zoo.blocks import BuildingBlock
 
 GBYTE = 1e9
@@ -38,21 +39,24 @@ class CostModel:
     levels : mapping of str to LevelPrice
     npu : float
         US dollars of one NPU, in addition to the network.
+    where : str
+        What errors call it.
     """
 
     source: str
     levels: Mapping[str, LevelPrice]
     npu: float = 0.0
+    where: str = "the cost model"
 
 
 def _levels(data: Mapping[Any, Any], where: str) -> dict[str, LevelPrice]:
     levels = {}
     for name, entry in data.items():
         if not isinstance(entry, dict):
-            raise InputError(f"{where}: {name} is {entry!r}; give Link, Switch and Nic prices")
+            raise InputError(f"{where}: {name} is {shown(entry)}; give Link, Switch and Nic prices")
         place = f"{where}: {name}"
         check_fields(entry, place, ("Link",), ("Switch", "Nic"))
-        price = {field: finite_number(value, f"{place}.{field}") for field, value in entry.items()}
+        price = {field: price_number(value, f"{place}.{field}") for field, value in entry.items()}
         levels[str(name)] = LevelPrice(price["Link"], price.get("Switch"), price.get("Nic", 0.0))
     return levels
 
@@ -77,15 +81,16 @@ def load_cost(path: str | Path) -> CostModel:
     """
     where = f"cost file {str(path)!r}"
     data = read_yaml(path, "cost file")
-    npu = finite_number(data.pop("Npu", 0.0), f"{where}: Npu")
-    return CostModel(str(path), _levels(data, where), npu)
+    npu = price_number(data.pop("Npu", 0.0), f"{where}: Npu")
+    return CostModel(str(path), _levels(data, where), npu, where)
 
 
 def default_cost() -> CostModel:
     """Return the built-in prices (see ``libra_prices.json`` for their source)."""
     table = files("topoopt.bandwidth.model") / "libra_prices.json"
     data = json.loads(table.read_text(encoding="utf-8"))
-    return CostModel(data["source"], _levels(data["usd_per_gbyte_per_s"], "built-in prices"))
+    levels = _levels(data["usd_per_gbyte_per_s"], "built-in prices")
+    return CostModel(data["source"], levels, where="the built-in prices")
 
 
 def cost_coefficients(network: MultiDimNetwork, cost: CostModel) -> npt.NDArray[np.float64]:
@@ -118,15 +123,17 @@ def cost_coefficients(network: MultiDimNetwork, cost: CostModel) -> npt.NDArray[
     for d, (block, level) in enumerate(zip(network.blocks, network.levels, strict=True)):
         if level not in cost.levels:
             raise InputError(
-                f"cost model has no level {level!r}, which dimension {d} is on; add it to "
-                f"{', '.join(cost.levels) or 'the price file'}"
+                f"level {level!r} of dimension {d} (CostDimension in a network file) is not in "
+                f"{cost.where}; name one of its levels there"
+                + (f" ({', '.join(cost.levels)})" if cost.levels else "")
+                + f", or give a cost file with the level {level!r}"
             )
         price = cost.levels[level]
         rates[d] = price.link
         if block == BuildingBlock.SWITCH:
             if price.switch is None:
                 raise InputError(
-                    f"cost model: level {level!r} has no Switch price, but dimension {d} is a "
+                    f"level {level!r} has no Switch price in {cost.where}, but dimension {d} is a "
                     "Switch; add one"
                 )
             rates[d] += price.switch + price.nic

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from codesign_base import InputError
 from codesign_base.counted import counted
+from parallelism.reading import shown
 from topoopt.bandwidth.model.reading import check_fields, read_yaml
 from topoopt.topology.zoo.blocks import SHORT, BuildingBlock, check_sizes, read_blocks
 
@@ -144,25 +145,35 @@ def load_multi_dim_network(path: str | Path) -> MultiDimNetwork:
     check_fields(data, where, ("Topology", "NpusCount"), optional)
     for field, value in data.items():
         if not isinstance(value, list):
-            raise InputError(f"{where}: {field} is {value!r}; give a list, one entry a dimension")
+            raise InputError(
+                f"{where}: {field} is {shown(value)}; give a list, one entry a dimension"
+            )
     blocks = []
     for name in data["Topology"]:
         if name not in list(BuildingBlock):
-            raise InputError(f"{where}: Topology has {name!r}; known: {', '.join(BuildingBlock)}")
+            raise InputError(
+                f"{where}: Topology has {shown(name)}; known: {', '.join(BuildingBlock)}"
+            )
         blocks.append(BuildingBlock(name))
+    for field, value in data.items():
+        if len(value) != len(blocks):
+            raise InputError(
+                f"{where}: {field} has {counted(len(value), 'entry', 'entries')}, but Topology "
+                f"has {counted(len(blocks), 'dimension')}; give one each"
+            )
     levels = data.get("CostDimension", list(default_levels(len(blocks))))
     for level in levels:
         if not isinstance(level, str):
-            raise InputError(f"{where}: CostDimension has {level!r}; give names")
+            raise InputError(f"{where}: CostDimension has {shown(level)}; give names")
     latencies = []
     for value in data.get("LatencyNs", []):
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"{where}: LatencyNs has {value!r}; give numbers of nanoseconds")
+            raise InputError(f"{where}: LatencyNs has {shown(value)}; give numbers of nanoseconds")
         latencies.append(float(value) * 1e-9)
     reducing = data.get("InNetworkReduction", [])
     for value in reducing:
         if not isinstance(value, bool):
-            raise InputError(f"{where}: InNetworkReduction has {value!r}; give true or false")
+            raise InputError(f"{where}: InNetworkReduction has {shown(value)}; give true or false")
     try:
         return MultiDimNetwork(
             tuple(blocks), tuple(data["NpusCount"]), tuple(levels), tuple(latencies),

@@ -1,12 +1,12 @@
 """Reads the YAML files of this room; whatever is wrong with them is one `InputError`."""
 
-import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
-from parallelism.reading import parse_yaml, read_text
+from parallelism.reading import kind_in_file, parse_yaml, read_text, shown
 
 
 def read_yaml(path: str | Path, what: str) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def read_yaml(path: str | Path, what: str) -> dict[str, Any]:
     where = f"{what} {str(path)!r}"
     data = parse_yaml(read_text(path, what), where)
     if not isinstance(data, dict):
-        raise InputError(f"{where} holds a {type(data).__name__}; give fields with values")
+        raise InputError(f"{where} holds {kind_in_file(data)}; give fields with values")
     return data
 
 
@@ -60,17 +60,25 @@ def check_fields(
             raise InputError(f"{where}: field {key!r} is missing; add it")
 
 
-def finite_number(value: Any, name: str) -> float:
-    """Return a finite number of zero or more.
+MOST_USD = 1e12
+"""Of one price: far above any, and far from where sums of products overflow."""
+
+
+def price_number(value: Any, name: str) -> float:
+    """Return a price: a finite number of zero or more.
 
     Raises
     ------
     InputError
-        If it is anything else (text, a truth value, NaN, negative).
+        If it is anything else (text, a truth value, NaN, negative), or beyond `MOST_USD`.
     """
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InputError(f"{name} is {value!r}; give a number")
-    result = float(value) if abs(value) < 1e300 else math.inf
-    if not math.isfinite(result) or result < 0:
-        raise InputError(f"{name} is {value!r}; give a finite number of zero or more")
-    return result
+        # YAML takes numbers without a point or a sign in the exponent for text.
+        power = isinstance(value, str) and re.fullmatch(r"[+-]?[\d.]+[eE][+-]?\d+", value)
+        raise InputError(
+            f"{name} is {shown(value)}; give a number"
+            + (", with a point and a sign, such as 1.0e+9" if power else "")
+        )
+    if not 0 <= value <= MOST_USD:
+        raise InputError(f"{name} is {shown(value)}; give a number from 0 to {MOST_USD:.1e}")
+    return float(value)

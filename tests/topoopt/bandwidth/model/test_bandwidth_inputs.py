@@ -89,7 +89,10 @@ def test_bad_notation(text, message):
     ("change", "message"),
     [
         (("Ring,", "Torus,"), "'Torus'"),
-        (("[ 16, 8, 32 ]", "[ 16, 8 ]"), "2 sizes for 3 dimensions"),
+        (
+            ("[ 16, 8, 32 ]", "[ 16, 8 ]"),
+            "NpusCount has 2 entries, but Topology has 3 dimensions; give one each",
+        ),
         (("16,", "16.5,"), "size of dimension 0 is 16.5"),
         (("16,", "true,"), "size of dimension 0 is True"),
         (("Topology", "Topologies"), "unknown field 'Topologies'"),
@@ -97,6 +100,13 @@ def test_bad_notation(text, message):
         (("NpusCount: [ 16, 8, 32 ]", "NpusCount: 16"), "give a list"),
         (("Topology:", "NpusCount: [1]\nTopology:"), "stands twice"),
         (("[ 16, 8, 32 ]", "[ 16, 8, 32"), "not valid YAML"),
+        (
+            ("InterPod ]", "InterPod ]\nLatencyNs: []"),
+            "LatencyNs has 0 entries, but Topology has 3",
+        ),
+        (("InterPod ]", "InterPod ]\nInNetworkReduction: []"), "InNetworkReduction has 0 entries"),
+        (("InterPod ]", "InterPod ]\nLatencyNs:"), "LatencyNs is null; give a list"),
+        (("InterPod ]", "InterPod ]\nLatencyNs: [1, true, 2]"), "LatencyNs has true; give numbers"),
         (("InterPod ]", "InterPod ]\nLatencyNs: [1, .nan, 2]"), "latency of dimension 1 is nan"),
         (
             ("InterPod ]", "InterPod ]\nInNetworkReduction: [true, false, true]"),
@@ -130,6 +140,9 @@ def test_cost_by_hand(tmp_path):
         (("Link: 5.0", "Link: .nan"), "InterNode.Link is nan"),
         (("Link: 5.0", "Link: -1"), "InterNode.Link is -1"),
         (("Link: 5.0", "Link: free"), "InterNode.Link is 'free'"),
+        (("Link: 5.0", "Link:"), "InterNode.Link is null; give a number"),
+        (("Link: 5.0", "Link: 1e30"), r"InterNode.Link is '1e30'; .*, such as 1.0e\+9"),
+        (("Link: 5.0", "Link: 1.0e+30"), r"InterNode.Link is 1e\+30; .* from 0 to 1.0e\+12"),
         (("Link: 5.0", "Links: 5.0"), "unknown field 'Links'"),
         (("Link: 5.0", "Switch: 5.0"), "'Link' is missing"),
         (("{Link: 5.0}", "5.0"), "InterNode is 5.0"),
@@ -142,7 +155,11 @@ def test_bad_cost_files(tmp_path, change, message):
 
 def test_missing_prices(tmp_path):
     prices = load_cost(written(tmp_path, COST))
-    with pytest.raises(InputError, match="no level 'InterChiplet'"):
+    told = (
+        r"level 'InterChiplet' of dimension 0 \(CostDimension in a network file\) is not in cost "
+        r"file '.*file.yml'; name one of its levels there \(.*InterPod\), or give a cost file with"
+    )
+    with pytest.raises(InputError, match=told):
         cost_coefficients(FOUR, prices)
     with pytest.raises(InputError, match="'InterNode' has no Switch price"):
         cost_coefficients(parse_network("RI(16)_SW(8)_SW(32)"), prices)
@@ -171,6 +188,7 @@ def test_communicator_files(tmp_path):
         (("Forward: [4,", "Forward: [64,"), "a group of 64 on dimension 0, which has 4 members"),
         (("Forward: [4,", "Forward: [3,"), "a group of 3 does not divide the 4"),
         (("Forward: [4,", "Forward: [0,"), "size 0 on dimension 0"),
+        (("Forward: [4, 4, -1, -1]", "Forward:"), "is null; give a list of whole numbers"),
         (("Forward: [4,", "Forward: [-2,"), "size -2 on dimension 0"),
         (("Forward: [4,", "Forward: [4.0,"), "give a list of whole numbers"),
         (("Forward: [4,", "Forward: [true,"), "give a list of whole numbers"),
