@@ -58,6 +58,14 @@ def test_counts_of_one_are_singular():
     assert "; 1 two-way cable" in str(both)
 
 
+def test_a_wiring_without_rings_says_what_allreduces_use():
+    plan = shared_plan()
+    assert plan.allreduce_bytes
+    without = replace(plan, rings=[])
+    assert "AllReduce rings along any links; " in without.summary()
+    assert "no AllReduce rings; " in replace(without, allreduce_bytes=0.0).summary()
+
+
 @pytest.mark.parametrize("made", [shared_plan, shared_layout_plan])
 def test_the_summary_stays_within_25_lines_whatever_the_plan_holds(made):
     plan = made()
