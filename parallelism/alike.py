@@ -140,8 +140,8 @@ class Alike:
     fabric : object, optional
         Over which its members are alike; by default where all servers are.
     loads : Rows, optional
-        `uses`, where ``rows`` are only those of the first element of each class. Then ``rebuild``
-        makes the whole graph only.
+        `uses`, where ``rows`` hold only where the first element of each class takes longest. Then
+        ``rebuild`` makes the whole graph only.
     """
 
     pattern: Pattern

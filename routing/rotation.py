@@ -30,6 +30,21 @@ class Rotation:
     hosts: int
     links: IntArray
 
+    def first_images(self, pairs: IntArray, hosts: int) -> tuple[IntArray, IntArray]:
+        """Return the image of each pair that goes to the first hosts, and rotations from it.
+
+        Parameters
+        ----------
+        pairs : int64 array
+            As ``source * hosts + target``.
+        hosts : int
+            Of the network.
+        """
+        source, target = np.divmod(pairs, hosts)
+        turns = target // self.hosts
+        back = turns * self.hosts
+        return (source - back) % hosts * hosts + target - back, turns
+
     def times(self, count: int) -> "Rotation":
         """Return what comes of rotating so many times, at least once."""
         links, double, left = np.arange(self.links.size), self.links, count

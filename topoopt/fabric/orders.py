@@ -51,8 +51,12 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
     if moves.size:
         pairs = tasks.first[moves] * hosts + tasks.second[moves]
         resource[moves] = pairs
+        if tasks.alike is not None and tasks.alike.loads is not None and fabric.rotation:
+            # As long as that of its image, to which there is a route already.
+            pairs, _ = fabric.rotation.first_images(pairs, hosts)
         lag[moves] = fabric.message_lags(pairs)
-        begin[moves], end[moves] = fabric.rows.entries(pairs)
+        if tasks.alike is None:
+            begin[moves], end[moves] = fabric.rows.entries(pairs)
         sent = tasks.size[moves]
         volume[moves] = np.where(sent > 0, fabric.transport.wire_bytes(sent), 0.0)
         slots = int(moves.size)

@@ -261,12 +261,9 @@ class _Folding:
         own = np.flatnonzero(self.kinds.of_task >= 0)
         begin, end, turn = (np.zeros(own.size, dtype=np.int64) for _ in range(3))
         moves = np.flatnonzero(tasks.kind[own] == TRANSFER)
-        source, target = tasks.first[own[moves]], tasks.second[own[moves]]
-        turn[moves] = target // self.rotation.hosts
-        back = turn[moves] * self.rotation.hosts
-        begin[moves], end[moves] = fabric.rows.entries(
-            (source - back) % hosts * hosts + target - back
-        )
+        pairs = tasks.first[own[moves]] * hosts + tasks.second[own[moves]]
+        images, turn[moves] = self.rotation.first_images(pairs, hosts)
+        begin[moves], end[moves] = fabric.rows.entries(images)
         reduces = np.flatnonzero(tasks.kind[own] != TRANSFER)
         fabric.prepare(tasks.groups[number] for number in np.unique(self.kinds.reduced[1]).tolist())
         for at, number in zip(reduces.tolist(), tasks.first[own[reduces]].tolist(), strict=True):
