@@ -84,7 +84,7 @@ def test_the_wiring_of_a_plan_is_a_file_of_its_own(tmp_path):
 def test_what_has_no_picture_is_refused(tmp_path):
     with pytest.raises(InputError, match="no network to draw"):
         write_report(solve(small_mlp(), 1, 1), tmp_path / "wiring.svg")
-    with pytest.raises(InputError, match="no picture shows {}"):
+    with pytest.raises(InputError, match="no picture shows"):
         write_report({}, tmp_path / "wiring.svg")
     assert not (tmp_path / "wiring.svg").exists()
 
