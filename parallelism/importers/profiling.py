@@ -197,8 +197,8 @@ def _measured(
         if clock.free_bytes() * _MEMORY_SHARE < needed_bytes(part):
             if first:
                 raise InputError(
-                    f"profile: {counted(samples, 'sample')} of operator {op.name!r} do not fit in "
-                    f"the memory of {shop.device}; give a smaller batch_per_gpu"
+                    f"profile: operator {op.name!r} of {counted(samples, 'sample')}: its arrays "
+                    f"do not fit in the memory of {shop.device}; give a smaller batch_per_gpu"
                 )
             continue
         begun = time.perf_counter()

@@ -318,8 +318,8 @@ def check_site(site: Site, plan: Plan) -> None:
         raise InfeasibleError(
             f"address range {cables} of cables has "
             f"{counted(cables.num_addresses, 'address', 'addresses')}, "
-            f"{counted(servers, 'server')} with {counted(degree, 'port')} need {needed}; give a "
-            "larger range"
+            f"those of {counted(servers, 'server')} with {counted(degree, 'port')} need {needed}; "
+            "give a larger range"
         )
     for host in site.hosts:
         if host.management is not None:

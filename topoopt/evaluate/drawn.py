@@ -5,6 +5,7 @@ serves no AllReduce. Rings that are chosen on a random regular wiring may use al
 one way: of many draws those are kept that serve rings, or transfers, best.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -42,9 +43,12 @@ def drawn_topologies(cluster: Cluster, seed: int) -> tuple[Topology, ...]:
         return ()
     rate, latency = cluster.port_rate, cluster.hop_latency
     return tuple(
-        Topology(network, (), cluster.degree, 0, cluster.degree, cluster.port_model, rate, latency)
+        Topology(
+            replace(network, name="topoopt"), (), cluster.degree, 0, cluster.degree,
+            cluster.port_model, rate, latency,
+        )
         for network in _best_drawn(cluster.servers, cluster.degree, rate, latency, seed)
-    )
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=16)
@@ -53,18 +57,19 @@ def _best_drawn(
 ) -> tuple[Network, ...]:
     stream, everyone = expander_stream(seed), tuple(range(servers))
     drawn: list[tuple[float, float, Network]] = []
-    for _ in range(_DRAWS if 2 < servers <= _DRAWN_UP_TO else 1):
+    for _ in range(_DRAWS):
         network, routes = random_regular(
-            servers, degree, rate, latency, stream, PortModel.BIDIRECTIONAL, "topoopt"
+            servers, degree, rate, latency, stream, PortModel.BIDIRECTIONAL
         )
-        seconds = 0.0
-        if servers > 2:
-            rings = default_rings(network, routes, everyone)
-            loads = ring_loads(routes, network.links, np.array(rings, dtype=np.int64))
-            seconds = float((loads.sum(axis=0) / network.capacity).max()) / len(rings)
+        if not 2 < servers <= _DRAWN_UP_TO:
+            # Nothing to choose by: routes of all pairs of thousands of servers fill memory.
+            return (network,)
+        rings = default_rings(network, routes, everyone)
+        loads = ring_loads(routes, network.links, np.array(rings, dtype=np.int64))
+        seconds = float((loads.sum(axis=0) / network.capacity).max()) / len(rings)
         drawn.append((seconds, float(routes.hops.sum()), network))
-    by_rings = min(range(len(drawn)), key=lambda k: (*drawn[k][:2], k))
-    by_hops = min(range(len(drawn)), key=lambda k: (drawn[k][1], drawn[k][0], k))
+    by_rings = min(range(_DRAWS), key=lambda k: (*drawn[k][:2], k))
+    by_hops = min(range(_DRAWS), key=lambda k: (drawn[k][1], drawn[k][0], k))
     return tuple(drawn[k][2] for k in dict.fromkeys((0, by_rings, by_hops)))
 
 

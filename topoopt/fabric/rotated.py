@@ -214,9 +214,11 @@ class _Folding:
     Parameters
     ----------
     fabric : Fabric
+    rotation : Rotation
+        Of its network, by the fewest hosts.
     whole : TaskGraph
     step : int
-        Servers that the rotation goes on by.
+        Servers that the rotation of the iteration goes on by.
     kinds : _Kinds
     """
 
@@ -233,9 +235,9 @@ class _Folding:
 
     def tasks(self) -> TaskGraph | None:
         """Return the graph, or None if rings do not load links alike."""
-        rows, loads = self._loads()
         if not self._rings_alike():
             return None
+        rows, loads = self._loads()
         whole, kinds, step = self.whole, self.kinds, self.step
         servers = np.arange(whole.servers)
         classes = Classes(
@@ -265,7 +267,6 @@ class _Folding:
         images, turn[moves] = self.rotation.first_images(pairs, hosts)
         begin[moves], end[moves] = fabric.rows.entries(images)
         reduces = np.flatnonzero(tasks.kind[own] != TRANSFER)
-        fabric.prepare(tasks.groups[number] for number in np.unique(self.kinds.reduced[1]).tolist())
         for at, number in zip(reduces.tolist(), tasks.first[own[reduces]].tolist(), strict=True):
             if len(tasks.groups[number]) > 1:
                 begin[at], end[at] = fabric.group_row(tasks.groups[number])[:2]
@@ -294,6 +295,7 @@ class _Folding:
     def _rings_alike(self) -> bool:
         """Whether the collectives of each class load all images of a link, and servers, alike."""
         elements, groups, counts = self.kinds.reduced
+        self.fabric.prepare(self.whole.groups[number] for number in np.unique(groups).tolist())
         met: dict[tuple[tuple[int, int], ...], bool] = {}
         for number in np.unique(elements).tolist():
             own = slice(*np.searchsorted(elements, (number, number + 1)))

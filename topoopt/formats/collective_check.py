@@ -201,7 +201,7 @@ def _check_form(forest: Forest, file: "ScheduleFile", network: Network) -> None:
         )
         _need(
             chains and (forest.units == 1 or name == "rings"),
-            f"schedule is {name!r}, but its {counted(forest.units, 'tree')} a root are none",
+            f"schedule is {name!r}, but its trees are no rings (at each root: {forest.units})",
         )
     elif name == "trees":
         best = gather_rate(network, forest.members, file.root).bytes_per_s

@@ -128,7 +128,6 @@ def random_regular(
     latency: float,
     rng: np.random.Generator,
     ports: PortModel = PortModel.DIRECTED,
-    name: str = "expander",
 ) -> tuple[Network, Routes]:
     """Build a random d-regular expander, routed over all shortest paths (fluid ECMP).
 
@@ -146,8 +145,6 @@ def random_regular(
     ports : PortModel
         Bidirectional: a random regular graph; if hosts x degree is odd, one port stays unused.
         Directed: a union of random permutations without fixed points or common links.
-    name : str
-        Of the network.
 
     Returns
     -------
@@ -165,5 +162,5 @@ def random_regular(
     kind = port_model(ports)
     wiring = Wiring(hosts, degree, kind)
     wiring.cables = random_regular_cables(hosts, degree, rng, kind)
-    network = wiring.network(name, bandwidth, latency)
+    network = wiring.network("expander", bandwidth, latency)
     return network, Routes.of_all(hosts, partial(ecmp_routes, network))

@@ -6,6 +6,7 @@ import pytest
 from parallelism.models import get_model
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
+from topoopt.evaluate import drawn
 from topoopt.evaluate.drawn import drawn_topologies
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
@@ -31,14 +32,14 @@ def ring_seconds(topology):
 @pytest.mark.parametrize(("servers", "degree"), [(2, 3), (4, 3), (8, 3), (12, 5), (40, 3)])
 @pytest.mark.parametrize("seed", [0, 7])
 def test_all_ports_are_wired_both_ways(servers, degree, seed):
-    drawn = drawn_topologies(cluster(servers, degree), seed)
+    found = drawn_topologies(cluster(servers, degree), seed)
     again = drawn_topologies(cluster(servers, degree), seed)
     expander = baseline_fabric("expander", cluster(servers, degree), default_prices(), seed)
     first = expander.fabric.network
     for field in ("source", "target", "multiplicity", "capacity"):
-        np.testing.assert_array_equal(getattr(drawn[0].network, field), getattr(first, field))
-    assert len(drawn) <= (3 if servers <= 32 else 1)
-    for topology, same in zip(drawn, again, strict=True):
+        np.testing.assert_array_equal(getattr(found[0].network, field), getattr(first, field))
+    assert len(found) <= (3 if servers <= 32 else 1)
+    for topology, same in zip(found, again, strict=True):
         net = topology.network
         np.testing.assert_array_equal(net.source, same.network.source)
         cables = np.zeros((servers, servers), dtype=int)
@@ -47,7 +48,13 @@ def test_all_ports_are_wired_both_ways(servers, degree, seed):
         np.testing.assert_array_equal(cables.sum(axis=0), degree)
         assert (topology.degree_allreduce, topology.degree_transfer) == (0, degree)
     if servers > 2:
-        assert min(map(ring_seconds, drawn)) <= ring_seconds(drawn[0])
+        assert min(map(ring_seconds, found)) <= ring_seconds(found[0])
+
+
+def test_thousands_of_servers_have_one_without_any_routes(monkeypatch):
+    monkeypatch.setattr(drawn, "default_rings", None)
+    (only,) = drawn_topologies(cluster(2048, 3), 0)
+    assert only.network.links == 2048 * 3
 
 
 @pytest.mark.parametrize(
