@@ -127,7 +127,8 @@ class Alike:
 
     Parameters
     ----------
-    pattern : Pattern
+    patterned : callable
+        Returns ``pattern``, the same every time, which is made when it is first needed.
     classes : Classes
         Its first ``2 * servers`` resources are the ports, see `Pattern.ports`.
     rows : Rows
@@ -144,13 +145,18 @@ class Alike:
         ``rebuild`` makes the whole graph only.
     """
 
-    pattern: Pattern
+    patterned: Callable[[], Pattern]
     classes: Classes
     rows: Rows
     of_task: IntArray
     rebuild: Callable[[Classes | None, Rows, Any], Any]
     fabric: Any = None
     loads: Rows | None = None
+
+    @property
+    def pattern(self) -> Pattern:
+        """Places and elements of the iteration, and which of them meet."""
+        return self.patterned()
 
     def spread(self, amounts: FloatArray, chosen: IntArray) -> FloatArray:
         """Sum amounts of some tasks by class; return them for every element, shape (elements,)."""

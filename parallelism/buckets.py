@@ -1,12 +1,15 @@
 """Gradients that are reduced together: which of them, and their task graph."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from codesign_base import InputError
 from parallelism.iterations import chosen_tasks
+from parallelism.rotation import Rotated, refined_classes, rotated_classes
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, reduces_gradients
 
 
@@ -49,11 +52,8 @@ def bucket_allreduces(
     """
     from parallelism.edge_kernels import merged_rows
 
-    # Without bytes it is no gradient: the end of a round of an AllReduce that is written out.
-    syncs = np.flatnonzero(reduces_gradients(tasks) & (tasks.size > 0.0))
-    filled = fill_buckets(
-        tasks.first[syncs], tasks.size[syncs], tasks.delay[syncs], ready[syncs], bucket_bytes
-    )
+    syncs = _gradients(tasks)
+    filled = _filled(tasks, syncs, ready, bucket_bytes)
     into = np.arange(tasks.tasks, dtype=np.int64)
     into[syncs] = syncs[filled.into]
     size, delay = tasks.size.copy(), tasks.delay.copy()
@@ -64,12 +64,77 @@ def bucket_allreduces(
     offsets, successors, predecessors = merged_rows(
         tasks.successor_offsets, tasks.successors, place, kept.size
     )
-    return replace(
+    fused = replace(
         chosen_tasks(replace(tasks, size=size, delay=delay), kept),
         successor_offsets=offsets,
         successors=successors,
         predecessors=predecessors,
-    ), place
+    )
+    fused.rotations.find = partial(_rotated_fused, tasks, into)
+    return fused, place
+
+
+def _rotated_fused(
+    tasks: TaskGraph, into: IntArray, fused: TaskGraph, period: int
+) -> Rotated | None:
+    """Return which tasks a rotation maps on each other where some AllReduces are fused.
+
+    Those that a rotation maps on themselves, as the ones over all servers, it does so fused.
+    """
+    found = rotated_classes(tasks, period)
+    if found is None:
+        return None
+    stays = into == np.arange(tasks.tasks)
+    members, gone = np.bincount(found.of_task), found.of_task[~stays]
+    if (members[gone] > 1).any() or (members[found.of_task[into[~stays]]] > 1).any():
+        return refined_classes(fused, period)
+    left = np.ones(members.size, dtype=np.bool_)
+    left[gone] = False
+    number, place = np.cumsum(left) - 1, np.cumsum(stays) - 1
+    return Rotated(found.step, number[found.of_task[stays]], place[found.first[left]])
+
+
+def different_buckets(tasks: TaskGraph, sizes: Sequence[float], ready: FloatArray) -> list[float]:
+    """Return the sizes of buckets that `bucket_allreduces` fills differently.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    sizes : sequence of float
+        Bytes.
+    ready : float64 array, shape (tasks,)
+        As of `bucket_allreduces`.
+
+    Returns
+    -------
+    list of float
+        The first of those that hold the same gradients; none that leaves each by itself.
+
+    Raises
+    ------
+    InputError
+        If a size is not positive.
+    """
+    syncs = _gradients(tasks)
+    known = [np.arange(syncs.size)]
+    different = []
+    for size in sizes:
+        into = _filled(tasks, syncs, ready, size).into
+        if not any(np.array_equal(into, other) for other in known):
+            known.append(into)
+            different.append(size)
+    return different
+
+
+def _gradients(tasks: TaskGraph) -> IntArray:
+    # Without bytes it is no gradient: the end of a round of an AllReduce that is written out.
+    return np.flatnonzero(reduces_gradients(tasks) & (tasks.size > 0.0))
+
+
+def _filled(tasks: TaskGraph, syncs: IntArray, ready: FloatArray, bucket_bytes: float) -> "Filled":
+    return fill_buckets(
+        tasks.first[syncs], tasks.size[syncs], tasks.delay[syncs], ready[syncs], bucket_bytes
+    )
 
 
 def packet_bucket(tasks: TaskGraph, packet_bytes: float) -> float | None:

@@ -61,12 +61,23 @@ def rotated_classes(tasks: TaskGraph, period: int) -> Rotated | None:
                 known[period] = least
                 break
         else:
-            known[period] = _found(tasks, period) if find is None else find(tasks, period)
+            known[period] = refined_classes(tasks, period) if find is None else find(tasks, period)
     found: Rotated | None = known[period]
     return found
 
 
-def _found(tasks: TaskGraph, period: int) -> Rotated | None:
+def refined_classes(tasks: TaskGraph, period: int) -> Rotated | None:
+    """Return what `rotated_classes` does, found in the graph itself.
+
+    Parameters
+    ----------
+    tasks, period
+        As of `rotated_classes`.
+
+    Returns
+    -------
+    Rotated or None
+    """
     from parallelism.longest_path_kernels import topological_order
 
     servers = tasks.servers
@@ -179,4 +190,4 @@ def _held(members: tuple[int, ...], step: int) -> Words:
     return held[counts > 0]
 
 
-__all__ = ["Rotated", "rotated_classes"]
+__all__ = ["Rotated", "refined_classes", "rotated_classes"]

@@ -53,7 +53,7 @@ def reduced_tasks(
         tasks, of_task = represented_tasks(
             placement, schedule, loads, reduced_shape(shape, classes), pattern.groups
         )
-        alike = Alike(pattern, classes, rows, of_task, rebuild, fabric)
+        alike = Alike(lambda: pattern, classes, rows, of_task, rebuild, fabric)
         return replace(tasks, groups=pattern.groups, alike=alike)
 
     tasks = rebuild(found, pattern.ports, None)
@@ -65,7 +65,7 @@ def reduced_tasks(
             tasks.collective, rank[np.where(tasks.collective, tasks.first, 0)], tasks.first
         ),
         groups=pattern.groups,
-        alike=replace(tasks.alike, pattern=pattern),
+        alike=replace(tasks.alike, patterned=lambda: pattern),
     )
 
 

@@ -9,7 +9,7 @@ from small_cases import BATCH, FakeCompute, FakeServer, jobs
 from small_plans import small_mlp
 
 import topoopt as to
-from parallelism.buckets import bucket_allreduces, packet_bucket
+from parallelism.buckets import bucket_allreduces, different_buckets, packet_bucket
 from parallelism.builder import TaskGraphBuilder
 from parallelism.iterations import accumulate
 from parallelism.search.named import named_strategies
@@ -75,3 +75,19 @@ def test_the_graph_that_was_built_last_is_shared_while_anyone_has_it():
     last = ref(again)
     del again
     assert last() is None
+
+
+@given(jobs(), st.lists(st.floats(1.0, 1e6), min_size=1, max_size=4), st.integers(0, 9))
+@settings(max_examples=60, deadline=None)
+def test_other_sizes_fill_the_same_buckets_as_one_before_or_none(job, sizes, seed):
+    graph, strategy, servers = job
+    builder = TaskGraphBuilder(graph, FakeCompute(), FakeServer(), servers, BATCH)
+    tasks = builder.build(strategy)
+    ready = np.random.default_rng(seed).permutation(tasks.tasks).astype(np.float64)
+    place = {size: bucket_allreduces(tasks, size, ready)[1].tobytes() for size in sizes}
+    alone = np.arange(tasks.tasks).tobytes()
+    first = {}
+    for size in sizes:
+        if place[size] != alone:
+            first.setdefault(place[size], size)
+    assert different_buckets(tasks, sizes, ready) == list(first.values())

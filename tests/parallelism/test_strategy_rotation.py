@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parallelism.buckets import bucket_allreduces
 from parallelism.graph import Mode
 from parallelism.models import get_model
 from parallelism.rotation import rotated_classes
@@ -115,6 +116,29 @@ def test_named_strategies_are_told_as_their_task_graphs_are(model, period):
                 np.testing.assert_array_equal(found.of_task, alone.of_task)
                 steps.add(found.step)
     assert {s for s in (1, 2, 4) if s % period == 0} <= steps
+
+
+@pytest.mark.parametrize("model", ["dlrm-16", "bert-16", "ncf"])
+@pytest.mark.parametrize("period", [1, 4])
+def test_fused_gradients_are_told_as_their_task_graphs_are(model, period):
+    builder = Job(get_model(model)).family(16).builder
+    space = StrategySpace(builder.graph, 16, builder.batch)
+    told_of = 0
+    for number, strategy in enumerate(named_strategies(space).values()):
+        plain = builder.build(space.intern(strategy))
+        # In any order, among which are those that part gradients of images.
+        ready = np.random.default_rng(number).permutation(plain.tasks).astype(np.float64)
+        for size in (1e5, 1e7):
+            tasks, _ = bucket_allreduces(plain, size, ready)
+            found = tasks.rotations.find(tasks, period)
+            alone = rotated_classes(replace(tasks), period)
+            if found is None or alone is None or found.step != alone.step:
+                # Buckets may hide, or bring, what the gradients by themselves do not say.
+                continue
+            np.testing.assert_array_equal(found.of_task, alone.of_task)
+            np.testing.assert_array_equal(found.first, alone.first)
+            told_of += tasks.tasks < plain.tasks
+    assert told_of > 3
 
 
 def test_a_table_alone_on_a_server_allows_no_rotation():

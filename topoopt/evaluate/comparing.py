@@ -9,9 +9,8 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.schedule_search import fused_schedules
 from topoopt.evaluate.scoring import MOST_MOVES, SEARCH_TOLERANCE, Scorer, moves_too_often
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.fluid import run_fluid
+from topoopt.fabric.fluid import Run
 from topoopt.fabric.reconfigurable import AnyFabric
-from topoopt.fabric.represented import tasks_over
 from topoopt.fabric.rotated import for_each
 
 
@@ -78,22 +77,22 @@ def in_other_buckets(
     if packet_bucket(tasks, family.packet_bytes) is None:
         return took
     scorer = compared_scorer(plain, fabric, parallelization)
-    limit = took.seconds * (1.0 + _WORTH)
-    time = scorer(parallelization, limit)
-    if time < took.seconds:
-        took = Took(time, scorer.bounded, scorer.tolerance > 0.0 and not scorer.bounded)
-    if isinstance(fabric, Fabric) and not took.bounded and time > limit:
-        near = scorer.tolerance
-        over = tasks_over(fabric, tasks)
-        run = run_fluid(fabric, over, near, budget=problem.baseline_work)
-        if run.spent:
-            return took
-        ready = for_each(over, tasks, run.start)
-        for schedule in fused_schedules(fabric, tasks):
-            assert schedule.bucket_bytes is not None
-            fused, _ = bucket_allreduces(tasks, schedule.bucket_bytes, ready)
-            scorer = Scorer(plain, fabric, near, problem.baseline_work)
-            time = scorer.timed(fused, took.seconds)
-            if time < took.seconds and not scorer.bounded:
-                took = Took(time, False, near > 0.0)
+    if not isinstance(fabric, Fabric):
+        time = scorer(parallelization, took.seconds)
+        return Took(time, scorer.bounded, scorer.near) if time < took.seconds else took
+    over = scorer.within(tasks)
+    run = None if over is None else scorer.run(over)
+    if over is None or not isinstance(run, Run) or run.spent:
+        return took
+    if run.makespan < took.seconds:
+        return Took(run.makespan, False, run.near)
+    if took.bounded or run.makespan <= took.seconds * (1.0 + _WORTH):
+        return took
+    ready = for_each(over, tasks, run.start)
+    for schedule in fused_schedules(fabric, tasks, ready):
+        assert schedule.bucket_bytes is not None
+        fused, _ = bucket_allreduces(tasks, schedule.bucket_bytes, ready)
+        time = scorer.timed(fused, took.seconds)
+        if time < took.seconds and not scorer.bounded:
+            took = Took(time, False, scorer.near)
     return took

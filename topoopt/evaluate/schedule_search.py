@@ -3,9 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Generic
 
-from parallelism.buckets import packet_bucket
+from parallelism.buckets import different_buckets, packet_bucket
 from parallelism.family import Family, P
-from parallelism.taskgraph import TaskGraph, TaskKind
+from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.scheduling import ITERATIONS, Simulated, simulate_schedule
@@ -148,13 +148,14 @@ def fused(family: Family[P], pair: Pair[P]) -> Scheduled[P]:
         Plain where no gradient is less than that, or buckets are no faster.
     """
     plain = plainly(family, pair)
-    schedules = fused_schedules(pair.fabric, plain.simulated.tasks)
-    if not schedules:
+    if not fused_schedules(pair.fabric, plain.simulated.tasks):
         return plain
     tasks, best = family.represented(pair.strategy), plain
     timed = plain.simulated
     assert timed.start is not None
-    ready = for_each(timed.tasks, whole_tasks(timed.tasks), timed.start)
+    whole = whole_tasks(timed.tasks)
+    ready = for_each(timed.tasks, whole, timed.start)
+    schedules = fused_schedules(pair.fabric, whole, ready)
     for schedule in schedules:
         limit = best.simulated.time * (1.0 - _WORTH)
         simulated = simulate_schedule(pair.fabric, tasks, schedule, limit, ready)
@@ -163,7 +164,9 @@ def fused(family: Family[P], pair: Pair[P]) -> Scheduled[P]:
     return replace(best, tried=1 + len(schedules))
 
 
-def fused_schedules(fabric: Fabric, tasks: TaskGraph) -> tuple[Schedule, ...]:
+def fused_schedules(
+    fabric: Fabric, tasks: TaskGraph, ready: FloatArray | None = None
+) -> tuple[Schedule, ...]:
     """Return the schedules with buckets of about a packet for each member, where they matter.
 
     Parameters
@@ -172,6 +175,8 @@ def fused_schedules(fabric: Fabric, tasks: TaskGraph) -> tuple[Schedule, ...]:
         Says what a packet is.
     tasks : TaskGraph
         One plain iteration.
+    ready : float64 array, shape (tasks,), optional
+        When its tasks start: then only sizes that fill different buckets are returned.
 
     Returns
     -------
@@ -183,7 +188,10 @@ def fused_schedules(fabric: Fabric, tasks: TaskGraph) -> tuple[Schedule, ...]:
     bucket = packet_bucket(tasks, fabric.transport.segment_bytes)
     if bucket is None:
         return ()
-    return tuple(Schedule(bucket_bytes=share * bucket) for share in (1.0, 0.5, 0.25))
+    sizes = [share * bucket for share in (1.0, 0.5, 0.25)]
+    if ready is not None:
+        sizes = different_buckets(tasks, sizes, ready)
+    return tuple(Schedule(bucket_bytes=size) for size in sizes)
 
 
 def _descend(

@@ -35,6 +35,7 @@ from topoopt.fabric.reconfigurable import AnyFabric, run_iteration
 from topoopt.fabric.represented import tasks_within, whole_size, whole_tasks
 from topoopt.fabric.rotated import rotated_kinds
 from topoopt.fabric.tasks import demand_of, pairs_in_use
+from topoopt.fabric.varying import VaryingRun
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
@@ -261,6 +262,8 @@ class Scorer(Generic[P]):
     ----------
     bounded : bool
         Whether the last simulation passed the budget, so that its time is a bound.
+    near : bool
+        Whether it was not exact.
     work : float
         What all of that cost, in units of one re-solved flow (about 0.13 microseconds), counted
         from the work done and not from a clock, so that budgets in it are reproducible.
@@ -273,6 +276,7 @@ class Scorer(Generic[P]):
     wired_later: bool = False
     work: float = 0.0
     bounded: bool = False
+    near: bool = False
 
     def __call__(self, strategy: P, limit: float = float("inf")) -> float:
         """Return the iteration time of a parallelization.
@@ -369,40 +373,74 @@ class Scorer(Generic[P]):
         float
             Seconds.
         """
-        self.bounded = False
+        self.bounded, self.near = False, False
         if self.problem.options.compute_order != "ready" and isinstance(self.fabric, Fabric):
             if BUILD_WORK * whole_size(tasks) > self.budget:
                 return self._bound(self.fabric, tasks)
             tasks, _ = ordered_tasks(self.fabric, whole_tasks(tasks), self.problem.schedule)
             self.work += _ORDER_WORK * tasks.tasks
-        if isinstance(self.fabric, Fabric):
-            over = tasks_within(self.fabric, tasks, self.budget / BUILD_WORK)
-            if over is None:
-                return self._bound(self.fabric, tasks)
-            if tasks.alike is None and over.alike is not None:
-                self.work += (_TASK_WORK + _COLLAPSE_WORK) * tasks.tasks
-            tasks = over
-        elif isinstance(self.fabric, GpuPorts):
-            # All of them would be made: none stands for another where ports are not alike.
-            if tasks.alike is not None and tasks.copies.sum() > self.budget / BUILD_WORK:
-                return self._bound(self.fabric.pooled, tasks)
-            tasks = whole_tasks(tasks)
+        over = self.within(tasks)
+        if over is None:
+            assert isinstance(self.fabric, Fabric | GpuPorts)
+            return self._bound(of_servers(self.fabric), tasks)
         if transfers_yield:
-            later = (tasks.kind == TaskKind.TRANSFER).astype(np.int64)
-            tasks = replace(
-                tasks, priority=later + (0 if tasks.priority is None else tasks.priority)
-            )
-        run = run_iteration(self.fabric, tasks, self.tolerance, limit=limit, budget=self.budget)
-        self.work += _TASK_WORK * tasks.tasks + run.resolved
+            later = (over.kind == TaskKind.TRANSFER).astype(np.int64)
+            over = replace(over, priority=later + (0 if over.priority is None else over.priority))
+        run = self.run(over, limit)
         if isinstance(run, Run) and run.spent and isinstance(self.fabric, Fabric | GpuPorts):
-            return max(run.least, self._bound(of_servers(self.fabric), tasks))
-        if tasks.alike is None and seeks_symmetry(tasks):
-            self.work += _COLLAPSE_WORK * tasks.tasks
+            return max(run.least, self._bound(of_servers(self.fabric), over))
+        if over.alike is None and seeks_symmetry(over):
+            self.work += _COLLAPSE_WORK * over.tasks
         return run.makespan
+
+    def within(self, tasks: TaskGraph) -> TaskGraph | None:
+        """Return a task graph in which a task stands for what is alike on this fabric.
+
+        Parameters
+        ----------
+        tasks : TaskGraph
+
+        Returns
+        -------
+        TaskGraph or None
+            None where it would have more tasks than the budget allows.
+        """
+        most = self.budget / BUILD_WORK
+        if isinstance(self.fabric, GpuPorts):
+            # All of them would be made: none stands for another where ports are not alike.
+            many = tasks.alike is not None and tasks.copies.sum() > most
+            return None if many else whole_tasks(tasks)
+        if not isinstance(self.fabric, Fabric):
+            return tasks
+        over = tasks_within(self.fabric, tasks, most)
+        if over is not None and tasks.alike is None and over.alike is not None:
+            self.work += (_TASK_WORK + _COLLAPSE_WORK) * tasks.tasks
+        return over
+
+    def run(self, over: TaskGraph, limit: float = float("inf")) -> Run | VaryingRun:
+        """Simulate what `within` returned.
+
+        Parameters
+        ----------
+        over : TaskGraph
+        limit : float
+            As in a call.
+
+        Returns
+        -------
+        Run or VaryingRun
+        """
+        run = run_iteration(
+            self.fabric, over, self.tolerance, limit=limit, budget=self.budget,
+            exact_classes=self.problem.spares,
+        )  # fmt: skip
+        self.work += _TASK_WORK * over.tasks + run.resolved
+        self.near = run.near if isinstance(run, Run) else self.tolerance > 0.0
+        return run
 
     def _bound(self, fabric: Fabric, tasks: TaskGraph) -> float:
         """Return seconds that no simulation of a task graph is below."""
-        self.bounded = True
+        self.bounded, self.near = True, False
         wired = topology_bound(fabric, tasks).seconds
         return max(wired, busiest(fabric, tasks))
 

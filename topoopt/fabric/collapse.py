@@ -24,8 +24,9 @@ Numbered = tuple[IntArray, IntArray]
 COLLAPSE_FROM = 4096
 """Transfers from which on it is worth while to look for symmetry."""
 
-_MOST_CELLS = 4_000_000
-"""Classes of tasks times classes of links above which there is too little to gain."""
+# Classes of tasks times classes of links above which there is too little to gain: so many, and of
+# large graphs a few for each task, beside which they take little memory.
+_CELLS, _CELLS_EACH = 4_000_000, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +109,9 @@ def collapse(orders: Orders) -> Quotient | None:
         known = [numbered(task_colour), links, numbered(device_colour)]
         found = [first.size for _, first in known]
         task_classes = found[0]
-        if 2 * task_classes > orders.compute.size or task_classes * link_classes > _MOST_CELLS:
+        tasks = orders.compute.size
+        most = max(_CELLS, _CELLS_EACH * tasks)
+        if 2 * task_classes > tasks or task_classes * link_classes > most:
             return None
         if found == counts:
             return _quotient(orders, *known)

@@ -16,6 +16,9 @@ from topoopt.fabric.orders import task_orders
 FABRIC_MODEL = "fluid-2"
 """Name of this model in plan files; another name where its times mean something else."""
 
+# Where symmetric flows are simulated as one, and that leaves so few of the tasks, rates are cheap.
+_FEW_CLASSES = 1 / 64
+
 WATCHED_FROM = 4096
 """Tasks from which on a simulation may take longer than an interrupt should wait."""
 
@@ -27,6 +30,7 @@ class Run(NamedTuple):
     tolerance let more pass; else 0. ``instants`` are the moments at which something happened,
     ``solves`` those at which rates were worked out, ``resolved`` the streams re-solved in all of
     them. If the budget of work ran out (``spent``), no iteration is shorter than ``least``.
+    ``near`` says whether a completion tolerance was used.
     """
 
     start: FloatArray
@@ -37,6 +41,7 @@ class Run(NamedTuple):
     solves: int
     resolved: int
     spent: bool = False
+    near: bool = False
 
     @property
     def makespan(self) -> float:
@@ -53,6 +58,7 @@ def run_fluid(
     foresee: bool = False,
     resolve_all: bool = False,
     collapsed: bool | None = None,
+    exact_classes: bool = False,
     budget: float = float("inf"),
 ) -> Run:
     """Run the kernel and return what it found, with counts of its work.
@@ -64,8 +70,9 @@ def run_fluid(
     must; fewer tasks have finished then. With
     ``resolve_all`` every rate is worked out anew at each change: slower, for tests and benchmarks
     of the incremental rates. ``collapsed`` says whether symmetric flows
-    are simulated as one (see `collapse`); by default where there are many transfers. After
-    ``budget`` streams re-solved a run gives up.
+    are simulated as one (see `collapse`); by default where there are many transfers. With
+    ``exact_classes`` the tolerance is not used where that leaves few. After ``budget`` streams
+    re-solved a run gives up.
     """
     tolerance = completion_tolerance
     if not 0.0 <= tolerance < 1.0:
@@ -75,6 +82,9 @@ def run_fluid(
         collapsed = seeks_symmetry(tasks) and tasks.alike is None
     # Classes know nothing of the order in which htsim finds tasks ready.
     quotient = collapse(orders) if collapsed and not fabric.transport.htsim else None
+    if exact_classes and quotient is not None:
+        few = quotient.orders.compute.size <= _FEW_CLASSES * tasks.tasks
+        tolerance = 0.0 if few else tolerance
     found, lost = _simulated(
         orders if quotient is None else quotient.orders,
         tolerance,
@@ -131,5 +141,7 @@ def _simulated(
         found = interruptible(run)
     start, finish, binding, least, done, work = found
     instants, solves, resolved, gave_up = work.tolist()
-    made = Run(start, finish, binding, least, instants, solves, resolved, gave_up == SPENT)
+    made = Run(
+        start, finish, binding, least, instants, solves, resolved, gave_up == SPENT, tolerance > 0.0
+    )
     return made, done < orders.compute.size and not gave_up

@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.rows import spread, starts
-from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskGraph
+from parallelism.taskgraph import COMPUTE, FloatArray, IntArray, TaskGraph
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import class_rows, seconds_per_byte
 from topoopt.fabric.ring_trees import rounds_of
 from topoopt.fabric.route_rows import MADE_AT_ONCE
-from topoopt.fabric.tasks import checked_tasks, starting_order
+from topoopt.fabric.tasks import routed_tasks, starting_order
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -37,7 +37,7 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
         As `simulate`.
     """
     hosts = fabric.network.hosts
-    tasks = checked_tasks(fabric, tasks)
+    tasks, moves, pairs, *routed = routed_tasks(fabric, tasks)
     compute = tasks.kind == COMPUTE
     resource = tasks.first.copy()
     volume = tasks.size.copy()
@@ -47,16 +47,11 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
     end = np.zeros(tasks.tasks, dtype=np.int64)
     slots = entries = 0
 
-    moves = np.flatnonzero(tasks.kind == TRANSFER)
     if moves.size:
-        pairs = tasks.first[moves] * hosts + tasks.second[moves]
         resource[moves] = pairs
-        if tasks.alike is not None and tasks.alike.loads is not None and fabric.rotation:
-            # As long as that of its image, to which there is a route already.
-            pairs, _ = fabric.rotation.first_images(pairs, hosts)
         lag[moves] = fabric.message_lags(pairs)
         if tasks.alike is None:
-            begin[moves], end[moves] = fabric.rows.entries(pairs)
+            begin[moves], end[moves] = routed
         sent = tasks.size[moves]
         volume[moves] = np.where(sent > 0, fabric.transport.wire_bytes(sent), 0.0)
         slots = int(moves.size)

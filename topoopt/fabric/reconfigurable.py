@@ -27,6 +27,7 @@ def run_iteration(
     *,
     limit: float = float("inf"),
     budget: float = float("inf"),
+    exact_classes: bool = False,
 ) -> Run | VaryingRun:
     """Simulate one iteration in the fluid model over any fabric.
 
@@ -37,6 +38,8 @@ def run_iteration(
         As in `topoopt.fabric.simulate.score`, with its errors.
     budget : float
         Streams re-solved after which a simulation gives up; of fabrics that stay as they are.
+    exact_classes : bool
+        As in `topoopt.fabric.fluid.run_fluid`.
 
     Returns
     -------
@@ -49,8 +52,9 @@ def run_iteration(
         tasks = tasks_over(fabric, tasks)
         foresee = fabric.network.hosts >= FORESEEN_FROM
         return run_fluid(
-            fabric, tasks, completion_tolerance, limit=limit, foresee=foresee, budget=budget
-        )
+            fabric, tasks, completion_tolerance, limit=limit, foresee=foresee, budget=budget,
+            exact_classes=exact_classes,
+        )  # fmt: skip
     return run_circuits(fabric, whole_tasks(tasks), completion_tolerance, limit=limit)
 
 

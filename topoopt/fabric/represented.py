@@ -185,7 +185,7 @@ def class_rows(fabric: Fabric, tasks: TaskGraph) -> Represented:
     """
     alike = tasks.alike
     assert alike is not None and alike.fabric is fabric
-    ports = 2 * alike.pattern.servers
+    ports = 2 * tasks.servers
     first = alike.classes.first_resource
     links = np.flatnonzero(first >= ports)
     # Numbered by their first member, ports come before all links.
@@ -219,7 +219,7 @@ def seconds_per_byte(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
     alike = tasks.alike
     assert alike is not None and alike.fabric is fabric
     rows, first = alike.rows, alike.classes.first_element
-    ports = 2 * alike.pattern.servers
+    ports = 2 * tasks.servers
     kept = (rows.resource >= ports) & (first[alike.classes.element[rows.element]] == rows.element)
     of = alike.classes.element[rows.element[kept]]
     slowest: FloatArray = np.zeros(first.size)

@@ -6,7 +6,9 @@ thousands of servers have half a million pairs in use, each with hundreds of lin
 paths.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,7 +116,7 @@ class _Kinds(NamedTuple):
     tasks : TaskGraph
         The first task of each class; a transfer is the image of it that goes to the first servers,
         to which distances are then few.
-    of_task, element, pattern
+    of_task, element, patterned
         As in `parallelism.alike.Alike`.
     first_element : int64 array, shape (classes of elements,)
     members : float64 array, shape (classes of elements,)
@@ -128,7 +130,7 @@ class _Kinds(NamedTuple):
     element: IntArray
     first_element: IntArray
     members: FloatArray
-    pattern: Pattern
+    patterned: Callable[[], Pattern]
     reduced: tuple[IntArray, IntArray, IntArray]
 
 
@@ -180,7 +182,8 @@ def _new_kinds(whole: TaskGraph, found: Rotated) -> _Kinds:
     )
     return _Kinds(
         tasks, of_task, element, np.searchsorted(sends, first[sent]),
-        np.bincount(element, minlength=1).astype(np.float64), _pattern(whole, sends),
+        np.bincount(element, minlength=1).astype(np.float64),
+        cache(partial(_pattern, whole, sends)),
         (keys // count, keys % count, each),
     )  # fmt: skip
 
@@ -248,7 +251,7 @@ class _Folding:
         def rebuild(classes: Classes | None, rows: Rows, fabric: Any) -> TaskGraph:
             return whole
 
-        alike = Alike(kinds.pattern, classes, rows, kinds.of_task, rebuild, self.fabric, loads)
+        alike = Alike(kinds.patterned, classes, rows, kinds.of_task, rebuild, self.fabric, loads)
         return replace(kinds.tasks, alike=alike)
 
     def _loads(self) -> tuple[Rows, Rows]:

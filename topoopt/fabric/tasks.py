@@ -1,6 +1,7 @@
 """What a task graph asks of a fabric: whether it fits, and the bytes on each link."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,46 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.route_rows import MADE_AT_ONCE
 
 
+class Routed(NamedTuple):
+    """Tasks as a fabric runs them, and where its rows hold the routes of their transfers.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    moves, pairs, begin, end : int64 arrays, shape (transfers,)
+        The transfers, their pairs of hosts, and the entries of `Fabric.rows`. Of tasks that stand
+        for their images under a rotation the pairs are images that a route was made of.
+    """
+
+    tasks: TaskGraph
+    moves: IntArray
+    pairs: IntArray
+    begin: IntArray
+    end: IntArray
+
+
 def checked_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
     """Return the tasks as the fabric runs them, after checking that they fit it.
+
+    Raises
+    ------
+    InputError
+        As `routed_tasks`.
+    """
+    return routed_tasks(fabric, tasks).tasks
+
+
+def routed_tasks(fabric: Fabric, tasks: TaskGraph) -> Routed:
+    """Return the tasks as the fabric runs them, and their routes, after checking that they fit.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+
+    Returns
+    -------
+    Routed
 
     Raises
     ------
@@ -33,6 +72,8 @@ def checked_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
         raise InputError("task graph: a size or delay is negative or not finite; correct that task")
     moves = np.flatnonzero(tasks.kind == TRANSFER)
     pairs = tasks.first[moves] * hosts + tasks.second[moves]
+    if tasks.alike is not None and tasks.alike.loads is not None and fabric.rotation:
+        pairs, _ = fabric.rotation.first_images(pairs, hosts)
     begin, end = fabric.rows.entries(pairs)
     unrouted = np.flatnonzero(begin == end)
     if unrouted.size:
@@ -41,7 +82,8 @@ def checked_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
             f"fabric {fabric.name!r} has no route {source}->{target}, which task "
             f"{moves[unrouted[0]]} needs; route that pair"
         )
-    return _htsim_tasks(tasks) if fabric.transport.htsim else tasks
+    own = _htsim_tasks(tasks) if fabric.transport.htsim else tasks
+    return Routed(own, moves, pairs, begin, end)
 
 
 def _htsim_tasks(tasks: TaskGraph) -> TaskGraph:

@@ -48,11 +48,15 @@ _SLICE = 25
 
 @dataclass
 class _Remembering:
-    """A scorer, and the times of the strategies that it found no slower than was of interest."""
+    """A scorer, and the times of the strategies that it found no slower than was of interest.
+
+    ``bounded``: of which the time is a bound. ``near``: of which it is not exact.
+    """
 
     scorer: Scorer[Strategy]
     met: dict[Strategy, float] = field(default_factory=dict)
     bounded: set[Strategy] = field(default_factory=set)
+    near: set[Strategy] = field(default_factory=set)
 
     @property
     def work(self) -> float:
@@ -64,6 +68,8 @@ class _Remembering:
             self.met[strategy] = time
             if self.scorer.bounded:
                 self.bounded.add(strategy)
+            elif self.scorer.near:
+                self.near.add(strategy)
         return time
 
     def knows(self, scorer: Scorer[Strategy], strategy: Strategy) -> bool:
@@ -148,10 +154,10 @@ def best_compared(
         exact = compared_scorer(problem, fabric, strategy)
         if score.knows(exact, strategy):
             time, bounded = score.met[strategy], strategy in score.bounded
+            near = strategy in score.near
         else:
             time = exact(strategy)
-            bounded = exact.bounded
-        near = exact.tolerance > 0.0 and not bounded
+            bounded, near = exact.bounded, exact.near
         timed.append((Took(time, bounded, near), strategy))
     took, best = min(timed, key=lambda each: each[0].seconds)
     took = in_other_buckets(problem, fabric, best, took)

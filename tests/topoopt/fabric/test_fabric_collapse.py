@@ -12,7 +12,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.merging import merge_equivalent_links
 from routing.network import Network
 from routing.routes import Routes
-from topoopt.fabric import IDEAL, PACKETS, Fabric, Transport
+from topoopt.fabric import IDEAL, PACKETS, Fabric, Transport, fluid
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.collapse import Quotient, collapse
 from topoopt.fabric.fluid import Run, run_fluid
@@ -444,3 +444,19 @@ def test_all_to_all_under_four_allreduces(servers: int) -> None:
     assert left > 0
     np.testing.assert_allclose(run.finish[:-4], first + lag, rtol=1e-9)
     np.testing.assert_allclose(run.finish[-4:], first + left / min(rate / 4, cap), rtol=1e-9)
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_few_classes_are_simulated_exactly_whatever_may_be_batched(few, monkeypatch):
+    hosts = 16
+    fabric = Fabric("ideal", *ideal_switch(hosts, 1e9, 1e-6), {})
+    moves = all_to_all(hosts)
+    tasks = [(k, a, b, size * (1.0 + 0.01 * ((b - a) % hosts)), d) for k, a, b, size, d in moves]
+    graph = graph_of(hosts, tasks)
+    monkeypatch.setattr(fluid, "_FEW_CLASSES", 0.5 if few else 1e-9)
+    exact = run_fluid(fabric, graph, collapsed=True)
+    near = run_fluid(fabric, graph, 0.05, collapsed=True)
+    asked = run_fluid(fabric, graph, 0.05, collapsed=True, exact_classes=True)
+    assert (exact.near, near.near, asked.near) == (False, True, not few)
+    assert near.makespan != exact.makespan
+    assert asked.makespan == (exact if few else near).makespan

@@ -180,6 +180,23 @@ def test_plans_of_presets_take_the_same(model, name):
         check_same(fabric, whole, own)
 
 
+@pytest.mark.parametrize("steps", [[1, 3], [1, 5, 7]])
+def test_one_pair_of_hosts_is_routed_for_all_its_images(steps):
+    fabric = on_demand("circulant", circulant(16, steps, [1e10] * len(steps)))
+    # Alike after a rotation by four servers, on a network that allows any.
+    sends = [(v, (v + 2 + v % 4) % 16, 1e6 * (1 + v % 4)) for v in range(16)]
+    passes = [(TaskKind.COMPUTE, v, -1, 1e-3, 0.0) for v in range(16)]
+    moves = [(TaskKind.TRANSFER, a, b, size, 0.0) for a, b, size in sends]
+    into = [(16 + v, b) for v, (_, b, _) in enumerate(sends)]
+    whole = TaskGraph.from_lists(16, [*passes, *moves], into)
+    own = tasks_over(fabric, whole)
+    assert np.count_nonzero(own.kind == TaskKind.TRANSFER) == 4
+    run_fluid(fabric, own)
+    ahead = {(b - a) % 16 for a, b, _ in sends}
+    begin, end = fabric.rows.entries(np.array([(0 - d) % 16 * 16 for d in sorted(ahead)]))
+    assert fabric.rows.used == (end - begin).sum()
+
+
 def test_what_no_rotation_serves_stays_whole():
     whole = TaskGraph.from_lists(
         4,
