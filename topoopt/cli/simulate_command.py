@@ -118,6 +118,11 @@ def simulate_command(
     common.check_outputs(timeline, inputs=[file, fabric])
     if compat == "reconnect" and model == "fluid":
         raise InputError("compat is 'reconnect', which the fluid model does not know; use packet")
+    if model == "packet" and priority != "fair":
+        raise InputError(
+            f"priority is {priority!r}, but links of the packet model are first in, first out; "
+            "give --priority fair, or --model fluid"
+        )
     kernels = "simulate_kernels" if model == "fluid" else "packet_kernels"
     with common.first_run_notice(f"fabric_*/{kernels}*"):
         workload = load_workload(file)

@@ -183,7 +183,12 @@ def _new_kinds(whole: TaskGraph, found: Rotated) -> _Kinds:
     return _Kinds(
         tasks, of_task, element, np.searchsorted(sends, first[sent]),
         np.bincount(element, minlength=1).astype(np.float64),
-        cache(partial(_pattern, whole, sends)),
+        # Of its arrays, not of the graph: that keeps this, and would never be freed.
+        cache(
+            partial(
+                _pattern, whole.servers, whole.groups, sends, whole.kind, whole.first, whole.second
+            )
+        ),
         (keys // count, keys % count, each),
     )  # fmt: skip
 
@@ -198,16 +203,17 @@ def _edges(whole: TaskGraph, found: Rotated) -> tuple[IntArray, IntArray]:
     return edges // first.size, edges % first.size
 
 
-def _pattern(whole: TaskGraph, sends: IntArray) -> Pattern:
-    moves = whole.kind[sends] == TRANSFER
+def _pattern(
+    servers: int, groups: tuple[tuple[int, ...], ...], sends: IntArray, kind: IntArray,
+    first: IntArray, second: IntArray,
+) -> Pattern:  # fmt: skip
+    moves, first, second = kind[sends] == TRANSFER, first[sends], second[sends]
     element = np.flatnonzero(moves)
-    source, target = whole.first[sends][moves], whole.second[sends][moves]
     role = np.repeat(np.array([SENDS, READS], dtype=np.uint64), element.size)
     return Pattern(
-        whole.servers, whole.servers, np.where(moves, -1, whole.first[sends]),
-        np.where(moves, whole.first[sends], -1), np.where(moves, whole.second[sends], -1),
-        np.zeros(sends.size, dtype=np.uint64), whole.groups,
-        np.concatenate((element, element)), np.concatenate((source, target)), role,
+        servers, servers, np.where(moves, -1, first), np.where(moves, first, -1),
+        np.where(moves, second, -1), np.zeros(sends.size, dtype=np.uint64), groups,
+        np.concatenate((element, element)), np.concatenate((first[moves], second[moves])), role,
     )  # fmt: skip
 
 

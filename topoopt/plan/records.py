@@ -158,6 +158,12 @@ def schedule_notes(scheduled: Scheduled, asked: str) -> list[str]:
             f"faster. Each by itself, the plan takes {format_time(scheduled.plain_time)} "
             "(--schedule plain)"
         ]
+    if scheduled.plain_time < scheduled.simulated.time:
+        return [
+            f"{SLOWER}: the plan takes {format_time(scheduled.plain_time)} under the plain "
+            f"schedule, {format_time(scheduled.simulated.time)} under the one asked for "
+            f"({scheduled.schedule.describe()}); --schedule plain searches with the former"
+        ]
     return [
         f"the iteration time holds for a schedule ({scheduled.schedule.describe()}) that published "
         "results do not use; baselines have the plain one, under which "
@@ -176,6 +182,7 @@ def skipped_notes(skipped: Sequence[str], memory: float) -> list[str]:
 
 
 IN_VAIN = "asked for, but in no layout that is legal: "
+SLOWER = "the schedule asked for is slower"
 TOO_LARGE = "not simulated"
 TOO_MUCH_WORK = "not simulated, because too few servers are alike"
 """How notes begin, or hold, that the answer shows, since they are about the question."""
@@ -193,7 +200,7 @@ def shown_notes(notes: Sequence[str]) -> list[str]:
             count = len(listed.split("; "))
             layouts = counted(count, "layout")
             shown.append(f"{said}: {layouts}, any of which may be faster (--details names them)")
-        elif note.startswith(IN_VAIN) or TOO_MUCH_WORK in note:
+        elif note.startswith((IN_VAIN, SLOWER)) or TOO_MUCH_WORK in note:
             shown.append(note)
     return shown
 

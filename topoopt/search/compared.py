@@ -151,6 +151,7 @@ def best_compared(
         chosen = [first[0].strategy, score.pairs(host, 1)[0].strategy]
     timed = []
     for strategy in dict.fromkeys(chosen):
+        tasks = problem.family.represented(strategy)  # kept while it is scored
         exact = compared_scorer(problem, fabric, strategy)
         if score.knows(exact, strategy):
             time, bounded = score.met[strategy], strategy in score.bounded
@@ -158,6 +159,7 @@ def best_compared(
         else:
             time = exact(strategy)
             bounded, near = exact.bounded, exact.near
+        del tasks
         timed.append((Took(time, bounded, near), strategy))
     took, best = min(timed, key=lambda each: each[0].seconds)
     took = in_other_buckets(problem, fabric, best, took)
@@ -203,8 +205,9 @@ def _score_again(
         least = sent_seconds(load.sent, net.out_rate()[:hosts], net.in_rate()[:hosts])
         if least > _NEAR * fastest:
             continue
-        tasks = problem.family.represented(strategy)  # kept while it is scored
-        if moves_too_often(tasks, fabric):
+        tasks = None if fabric.rotation is None else problem.family.represented(strategy)
+        # What was made is kept while it is scored.
+        if tasks is None or moves_too_often(tasks, fabric):
             often.append((load.transfers, strategy))
         else:
             fastest = min(fastest, score(strategy, _NEAR * fastest))

@@ -103,11 +103,10 @@ def test_options_of_schedules():
     ordered = simulated("experts.json", "--priority", "critical-path", "--compute-order",
                         "critical-path")  # fmt: skip
     assert ordered["iteration_time_s"] != simulated("experts.json")["iteration_time_s"]
-    # Scattering is no transfer, so that there are two priorities among messages.
     message = refused(
         "simulate", "scattered.json", "--priority", "transfers-first", "--model", "packet"
     )
-    assert "messages have 2 priorities" in message
+    assert "priority is 'transfers-first', but links of the packet model are first in" in message
 
 
 def test_text_and_other_fabrics():

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -195,6 +196,18 @@ def test_one_pair_of_hosts_is_routed_for_all_its_images(steps):
     ahead = {(b - a) % 16 for a, b, _ in sends}
     begin, end = fabric.rows.entries(np.array([(0 - d) % 16 * 16 for d in sorted(ahead)]))
     assert fabric.rows.used == (end - begin).sum()
+
+
+def test_a_graph_is_freed_with_what_stands_for_it():
+    passes = [(TaskKind.COMPUTE, v, -1, 1e-3, 0.0) for v in range(16)]
+    moves = [(TaskKind.TRANSFER, v, (v + 3) % 16, 1e6, 0.0) for v in range(16)]
+    whole = TaskGraph.from_lists(16, [*passes, *moves], [(v, 16 + v) for v in range(16)])
+    own = tasks_over(on_demand("ideal", ideal_switch(16, 5e10, LAG)[0]), whole)
+    assert own.tasks == 2 and own.alike.pattern.elements == 16
+    known = ref(whole)
+    del own, whole
+    # At once: thousands of servers fill memory long before cycles are looked for.
+    assert known() is None
 
 
 def test_what_no_rotation_serves_stays_whole():

@@ -1,13 +1,21 @@
 """A plan in a few lines: what they say, and that they stay few."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from small_layouts import shared_layout_plan
 from small_plans import shared_plan
 
 from topoopt.plan.answer import same_cost
-from topoopt.plan.records import skipped_notes, unsimulated_notes, unused_notes
+from topoopt.plan.records import (
+    schedule_notes,
+    shown_notes,
+    skipped_notes,
+    unsimulated_notes,
+    unused_notes,
+)
+from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_time
 
 
@@ -99,6 +107,17 @@ def test_what_was_not_simulated_is_said():
     assert "not simulated" in notes[1] and lines[-1].startswith("1 assumption behind")
     assert f"note: {notes[0]}" in replace(plan, notes=notes).summary(details=True)
     assert not [line for line in plan.summary().splitlines() if "not simulated" in line]
+
+
+@pytest.mark.parametrize(("plain", "slower"), [(2.0, False), (1.0, True)])
+def test_a_schedule_that_loses_is_said_to(plain, slower):
+    schedule = Schedule(compute="critical-path")
+    scheduled = SimpleNamespace(
+        schedule=schedule, simulated=SimpleNamespace(time=1.5), plain_time=plain, tried=1
+    )
+    notes = schedule_notes(scheduled, "compute")
+    assert (shown_notes(notes) == notes) is slower
+    assert (f"takes {format_time(1.0)} under the plain schedule, 1.5 s" in notes[0]) is slower
 
 
 def test_what_must_not_be_missed_is_said():
