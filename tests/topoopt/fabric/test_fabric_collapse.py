@@ -13,6 +13,7 @@ from routing.merging import merge_equivalent_links
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric import IDEAL, PACKETS, Fabric, Transport, fluid
+from topoopt.fabric import collapse as collapse_module
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.collapse import Quotient, collapse
 from topoopt.fabric.fluid import Run, run_fluid
@@ -460,3 +461,12 @@ def test_few_classes_are_simulated_exactly_whatever_may_be_batched(few, monkeypa
     assert (exact.near, near.near, asked.near) == (False, True, not few)
     assert near.makespan != exact.makespan
     assert asked.makespan == (exact if few else near).makespan
+
+
+def test_a_large_graph_may_have_more_classes(monkeypatch):
+    fabric = Fabric("ideal", *ideal_switch(8, 1e9, 1e-6), {})
+    orders = task_orders(fabric, graph_of(8, all_to_all(8)))
+    monkeypatch.setattr(collapse_module, "_CELLS", 0)
+    assert collapse(orders) is not None
+    monkeypatch.setattr(collapse_module, "_CELLS_EACH", 0)
+    assert collapse(orders) is None
