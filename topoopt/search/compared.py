@@ -78,6 +78,11 @@ class _Remembering:
         alike = mine.problem is scorer.problem and mine.tolerance == scorer.tolerance
         return alike and mine.budget == scorer.budget and strategy in self.met
 
+    def knows_exactly(self, problem: Problem, strategy: Strategy) -> bool:
+        """Say whether the exact time of a strategy under a problem's score is known."""
+        near = strategy in self.near or strategy in self.bounded
+        return self.scorer.problem is problem and strategy in self.met and not near
+
     def pairs(self, fabric: Fabric, count: int, spacing: float = 0.0) -> list[Pair]:
         """Return so many strategies on a fabric, fastest first; those apart in time go first."""
         found = (Pair(s, None, Routing.ECMP, fabric, t, "search") for s, t in self.met.items())
@@ -151,7 +156,9 @@ def best_compared(
         chosen = [first[0].strategy, score.pairs(host, 1)[0].strategy]
     timed = []
     for strategy in dict.fromkeys(chosen):
-        tasks = problem.family.represented(strategy)  # kept while it is scored
+        if score.knows_exactly(problem, strategy):
+            timed.append((Took(score.met[strategy], False, False), strategy))
+            continue
         exact = compared_scorer(problem, fabric, strategy)
         if score.knows(exact, strategy):
             time, bounded = score.met[strategy], strategy in score.bounded
@@ -159,7 +166,6 @@ def best_compared(
         else:
             time = exact(strategy)
             bounded, near = exact.bounded, exact.near
-        del tasks
         timed.append((Took(time, bounded, near), strategy))
     took, best = min(timed, key=lambda each: each[0].seconds)
     took = in_other_buckets(problem, fabric, best, took)
