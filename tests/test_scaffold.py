@@ -170,7 +170,6 @@ LOADED_LATE = {
         "routing.valiant_kernels",
         "topoopt.bounds.critical_kernels",
         "topoopt.evaluate.scheduling",
-        "topoopt.evaluate.scoring",
         "topoopt.fabric.circuits_kernels",
         "topoopt.fabric.flows_kernels",
         "topoopt.fabric.htsim_kernels",

@@ -20,6 +20,7 @@ from topoopt.bounds.gap import how, plan_bounds
 from topoopt.codesign.compared import AnySearch, BaselineSearch
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.routed import NAMED, plainest_routing
 from topoopt.evaluate.schedule_search import (
     Scheduled,
     fused,
@@ -27,7 +28,6 @@ from topoopt.evaluate.schedule_search import (
     plainly,
     schedule_pairs,
 )
-from topoopt.evaluate.scoring import NAMED, plainest_routing
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.tasks import link_bytes, recorded_routes
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabrics

@@ -26,6 +26,7 @@ from topoopt.evaluate.least_times import (
 from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scheduling import MOST_CROSSINGS
 from topoopt.evaluate.scoring import (
     BUILD_WORK,
@@ -35,7 +36,6 @@ from topoopt.evaluate.scoring import (
     MOST_MOVES,
     SEARCH_TOLERANCE,
     Scorer,
-    direct_fabric,
     moves_too_often,
     search_tolerance,
 )

@@ -14,8 +14,8 @@ from parallelism.transformers.family import LayoutFamily
 from routing.network import Network
 from routing.routes import EVERY_PAIR_UP_TO, Routes, tabled
 from topoopt.bounds.everything import AnyFamily
+from topoopt.evaluate.routed import allreduce_routes, transfer_router
 from topoopt.evaluate.scheduling import Simulated, simulate_schedule
-from topoopt.evaluate.scoring import allreduce_routes, transfer_router
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_tasks
 from topoopt.plan.plan import Plan, ScheduleRecord

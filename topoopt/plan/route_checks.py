@@ -6,7 +6,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import traffic_of
 from routing.paths import hop_distances
 from topoopt.evaluate.mcf_routes import check_least_congestion
-from topoopt.evaluate.scoring import NAMED, direct_fabric, plainest_routing
+from topoopt.evaluate.routed import NAMED, direct_fabric, plainest_routing
 from topoopt.fabric.tasks import recorded_routes
 from topoopt.plan.arithmetic import require_same
 from topoopt.plan.plan import Plan

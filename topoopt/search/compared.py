@@ -18,12 +18,7 @@ from topoopt.evaluate.comparing import Took, compared_scorer, in_other_buckets
 from topoopt.evaluate.least_times import sent_seconds
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.scoring import (
-    MOST_MOVES,
-    Scorer,
-    moves_too_often,
-    search_tolerance,
-)
+from topoopt.evaluate.scoring import MOST_MOVES, Scorer, moves_too_often, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter
 from topoopt.fabrics.baselines import BaselineFabric

@@ -7,7 +7,8 @@ from topoopt.base.progress import ProgressCallback
 from topoopt.base.side_by_side import in_twos
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.scoring import Scorer, direct_fabric, search_tolerance
+from topoopt.evaluate.routed import direct_fabric
+from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing

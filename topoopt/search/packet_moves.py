@@ -22,7 +22,8 @@ from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.side_by_side import in_twos
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.scoring import Scorer, direct_fabric
+from topoopt.evaluate.routed import direct_fabric
+from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import link_bytes
 from topoopt.problem.effort import Stages

@@ -11,6 +11,7 @@ from routing.merging import merge_equivalent_links
 from routing.network import Network
 from routing.paths import USUAL_PATHS, USUAL_SLACK, ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
+from topoopt.evaluate.routed import allreduce_routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import Transport
 from topoopt.plan.document import Document, kind_of
@@ -285,8 +286,6 @@ def _kind(path: Path) -> Document:
 
 def _routed(network: Network, way: Routing, transport: Transport, seed: int) -> Fabric:
     """Route a network as plans are routed."""
-    from topoopt.evaluate.scoring import allreduce_routes
-
     if way is Routing.ECMP:
         routes = ecmp_routes(network)
     elif way is Routing.K_SHORTEST:

@@ -10,7 +10,8 @@ from topoopt.evaluate import drawn
 from topoopt.evaluate.drawn import drawn_topologies
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Scorer, direct_fabric
+from topoopt.evaluate.routed import direct_fabric
+from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.rings import default_rings, ring_loads
 from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.job import Cluster, Job

@@ -20,7 +20,8 @@ from topoopt.evaluate import scheduling, scoring
 from topoopt.evaluate.least_times import busiest, busiest_in_sum, link_seconds, port_seconds
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Scorer, direct_fabric
+from topoopt.evaluate.routed import direct_fabric
+from topoopt.evaluate.scoring import Scorer
 from topoopt.evaluate.setting import setting
 from topoopt.fabric import collapse
 from topoopt.fabric import orders as orders_module

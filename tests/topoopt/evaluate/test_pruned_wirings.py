@@ -12,7 +12,8 @@ from parallelism.taskgraph import traffic_of
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.evaluate import rewire
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Scorer, direct_fabric
+from topoopt.evaluate.routed import direct_fabric
+from topoopt.evaluate.scoring import Scorer
 from topoopt.evaluate.setting import setting
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing

@@ -16,7 +16,7 @@ from routing import routes as routes_module
 from topoopt.evaluate import least_times, rewire, scheduling
 from topoopt.evaluate.least_times import routed_links
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import direct_fabric
+from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.setting import setting
 from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import link_bytes

@@ -14,7 +14,7 @@ from parallelism.transformers.schedules import schedule_of
 from routing.merging import merge_equivalent_links
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
-from topoopt.evaluate.scoring import direct_fabric
+from topoopt.evaluate.routed import direct_fabric
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.represented import tasks_over, tasks_within, whole_size, whole_tasks

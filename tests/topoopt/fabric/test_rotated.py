@@ -20,7 +20,7 @@ from routing.rotation import least_rotation, rotated_links
 from routing.routes import Routes
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
-from topoopt.evaluate.scoring import direct_fabric
+from topoopt.evaluate.routed import direct_fabric
 from topoopt.fabric import rotated
 from topoopt.fabric import tasks as fabric_tasks
 from topoopt.fabric.fabric import Fabric

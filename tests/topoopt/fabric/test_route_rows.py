@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from routing import routes as routes_module
-from topoopt.evaluate.scoring import direct_fabric
+from topoopt.evaluate.routed import direct_fabric
 from topoopt.fabric import Fabric, route_rows, simulate
 from topoopt.fabric import tasks as tasks_module
 from topoopt.fabric.jitter import jittered

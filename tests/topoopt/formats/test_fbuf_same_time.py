@@ -14,7 +14,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes
-from topoopt.evaluate.scoring import direct_fabric
+from topoopt.evaluate.routed import direct_fabric
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.formats.fbuf_export import Updates

@@ -20,7 +20,8 @@ from topoopt.evaluate.mcf_routes import (
 )
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Scorer, direct_fabric
+from topoopt.evaluate.routed import direct_fabric
+from topoopt.evaluate.scoring import Scorer
 from topoopt.problem.options import FAITHFUL, METHODS, SearchOptions
 from topoopt.problem.routing import Routing
 from topoopt.search.driver import start

@@ -13,7 +13,8 @@ from parallelism.taskgraph import TaskKind
 from topoopt.cli.common import _line
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Scorer, direct_fabric
+from topoopt.evaluate.routed import direct_fabric
+from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.jitter import jittered
 from topoopt.fabric.simulate import score
 from topoopt.fabric.transport import Transport

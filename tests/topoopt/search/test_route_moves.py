@@ -15,7 +15,8 @@ from routing.paths import hops_toward_hosts
 from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Scorer, direct_fabric
+from topoopt.evaluate.routed import direct_fabric
+from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.tasks import demand_of, link_bytes
 from topoopt.plan.plan import parse_plan

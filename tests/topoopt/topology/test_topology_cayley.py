@@ -18,7 +18,7 @@ from codesign_base import InfeasibleError, InputError
 from parallelism.taskgraph import Traffic
 from routing.network import Network
 from routing.paths import ecmp_link_bytes
-from topoopt.evaluate.scoring import direct_fabric
+from topoopt.evaluate.routed import direct_fabric
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing

@@ -13,7 +13,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.coin_change import coin_change_routes
 from routing.network import Network
-from topoopt.evaluate.scoring import direct_fabric
+from topoopt.evaluate.routed import direct_fabric
 from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
 from topoopt.topology.choosing import RingChooser, Selection
