@@ -10,7 +10,6 @@ from routing.routes import tabled
 from topoopt.base.freed import give_back
 from topoopt.base.side_by_side import Beside
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.scheduling import NEAR
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter
 from topoopt.fabric.reconfigurable import AnyFabric
@@ -22,9 +21,7 @@ from topoopt.search.layouts import LayoutSearch
 from topoopt.search.operators import OperatorSearch
 from topoopt.search.result import Compared, SearchResult
 
-_NEAR_TIME = (
-    f"its time is not exact: flows that end within {100 * NEAR:g} % of their age are batched"
-)
+_NEAR_TIME = "its time is off by about 0.1 %"
 
 AnySearch = OperatorSearch | LayoutSearch
 _Found = tuple[Compared[Any], Jitter | None]

@@ -13,8 +13,8 @@ class Compared(NamedTuple, Generic[P]):
     """The best parallelization found for a fabric to compare with.
 
     ``time`` is in seconds. Of what is ``bounded`` the simulation took too much work, and the time
-    is one that it is not below. Of what is ``near`` it is not exact, because flows that end soon
-    are batched.
+    is one that it is not below. Of what is ``near`` it is off by about 0.1 %, because flows that
+    end soon are batched.
     ``packets`` has its times in packet trains, where they were looked at.
     """
 
