@@ -43,15 +43,10 @@ _SLICE = 25
 
 @dataclass
 class _Remembering:
-    """A scorer, and the times of the strategies that it found no slower than was of interest.
-
-    ``bounded``: of which the time is a bound. ``near``: of which it is not exact.
-    """
+    """A scorer, and what the strategies took that it found no slower than was of interest."""
 
     scorer: Scorer[Strategy]
-    met: dict[Strategy, float] = field(default_factory=dict)
-    bounded: set[Strategy] = field(default_factory=set)
-    near: set[Strategy] = field(default_factory=set)
+    met: dict[Strategy, Took] = field(default_factory=dict)
 
     @property
     def work(self) -> float:
@@ -60,27 +55,29 @@ class _Remembering:
     def __call__(self, strategy: Strategy, limit: float = float("inf")) -> float:
         time = self.scorer(strategy, limit)
         if time <= limit and time < float("inf"):
-            self.met[strategy] = time
-            if self.scorer.bounded:
-                self.bounded.add(strategy)
-            elif self.scorer.near:
-                self.near.add(strategy)
+            self.met[strategy] = Took(time, self.scorer.bounded, self.scorer.near)
         return time
 
-    def knows(self, scorer: Scorer[Strategy], strategy: Strategy) -> bool:
-        """Say whether another scorer would only repeat what was simulated."""
-        mine = self.scorer
-        alike = mine.problem is scorer.problem and mine.tolerance == scorer.tolerance
-        return alike and mine.budget == scorer.budget and strategy in self.met
+    def exactly(self, problem: Problem, strategy: Strategy) -> Took:
+        """Return what a strategy takes by a problem's score, as exactly as fabrics are compared.
 
-    def knows_exactly(self, problem: Problem, strategy: Strategy) -> bool:
-        """Say whether the exact time of a strategy under a problem's score is known."""
-        near = strategy in self.near or strategy in self.bounded
-        return self.scorer.problem is problem and strategy in self.met and not near
+        What was simulated so is not simulated again.
+        """
+        mine = self.scorer
+        known = self.met.get(strategy) if mine.problem is problem else None
+        if known is not None and not (known.bounded or known.near):
+            return known
+        exact = compared_scorer(problem, mine.fabric, strategy)
+        if known is not None and (mine.tolerance, mine.budget) == (exact.tolerance, exact.budget):
+            return known
+        return Took(exact(strategy), exact.bounded, exact.near)
 
     def pairs(self, fabric: Fabric, count: int, spacing: float = 0.0) -> list[Pair]:
         """Return so many strategies on a fabric, fastest first; those apart in time go first."""
-        found = (Pair(s, None, Routing.ECMP, fabric, t, "search") for s, t in self.met.items())
+        found = (
+            Pair(s, None, Routing.ECMP, fabric, took.seconds, "search")
+            for s, took in self.met.items()
+        )
         return finalists(found, spacing, count)
 
 
@@ -149,19 +146,7 @@ def best_compared(
     else:
         # The search may have batched completions; what is reported is exact.
         chosen = [first[0].strategy, score.pairs(host, 1)[0].strategy]
-    timed = []
-    for strategy in dict.fromkeys(chosen):
-        if score.knows_exactly(problem, strategy):
-            timed.append((Took(score.met[strategy], False, False), strategy))
-            continue
-        exact = compared_scorer(problem, fabric, strategy)
-        if score.knows(exact, strategy):
-            time, bounded = score.met[strategy], strategy in score.bounded
-            near = strategy in score.near
-        else:
-            time = exact(strategy)
-            bounded, near = exact.bounded, exact.near
-        timed.append((Took(time, bounded, near), strategy))
+    timed = [(score.exactly(problem, strategy), strategy) for strategy in dict.fromkeys(chosen)]
     took, best = min(timed, key=lambda each: each[0].seconds)
     took = in_other_buckets(problem, fabric, best, took)
     return Compared(best, took.seconds, took.bounded, took.near, times)
@@ -256,7 +241,7 @@ def _improve(
                     searchers.remove(searcher)
                     break
                 made += 1
-        best = min(score.met.values())
+        best = min(took.seconds for took in score.met.values())
         gains.note(shared + score.work - before, best)
         if progress:
             progress(Progress(pairs[0].fabric.name, made, 0, best, gains.gained))
