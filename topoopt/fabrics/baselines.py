@@ -14,7 +14,10 @@ from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from parallelism.suggestions import choice
 from routing.merging import merge_equivalent_links
+from routing.network import Network
 from routing.paths import ecmp_routes
+from routing.rotation import least_rotation
+from routing.routes import Routes
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer, search_tolerance
@@ -34,7 +37,13 @@ from topoopt.problem.prices import (
 )
 from topoopt.problem.reconfiguration import RECONFIGURABLE, Reconfiguration
 from topoopt.topology.expander import expander_stream
-from topoopt.topology.fabrics import fat_tree, ideal_switch, merged_fat_tree, random_regular
+from topoopt.topology.fabrics import (
+    even_fat_tree,
+    fat_tree,
+    ideal_switch,
+    merged_fat_tree,
+    random_regular,
+)
 from topoopt.topology.network_file import load_network
 
 # Those of TopoOpt (NSDI 2023), section 5, which `compare` prints by default.
@@ -125,8 +134,9 @@ def baseline_fabric(
         target = direct_connect_cost(n, d, rate, prices)
         bandwidth = equal_cost_fat_tree_bandwidth(target, n, prices, oversubscription=ratio)
         real: Callable[[], Fabric] | None = None
+        even = ""
         if n > MERGED_UP_TO:
-            network, routes = merged_fat_tree(n, bandwidth, latency, ratio)
+            network, routes, even = _large_fat_tree(n, bandwidth, latency, ratio)
         else:
             real = partial(_fat_tree, name, n, bandwidth, latency, ratio)
             whole = real()
@@ -135,7 +145,7 @@ def baseline_fabric(
             Fabric(name, network, routes, {}),
             fat_tree_cost(n, bandwidth, prices, oversubscription=ratio),
             bandwidth,
-            f"k-ary Fat-tree{', 2:1 at the ToR,' if ratio == 2 else ''} of the same cost",
+            f"k-ary Fat-tree{', 2:1 at the ToR,' if ratio == 2 else ''} of the same cost{even}",
             real,
         )
     if name == "expander":
@@ -161,6 +171,21 @@ def baseline_fabric(
 
 def _fat_tree(name: str, servers: int, bandwidth: float, latency: float, ratio: int) -> Fabric:
     return Fabric(name, *fat_tree(servers, bandwidth, latency, ratio), {})
+
+
+def _large_fat_tree(
+    servers: int, bandwidth: float, latency: float, ratio: int
+) -> tuple[Network, Routes, str]:
+    """Return a Fat-tree of many servers, and what to say of it.
+
+    Where nothing but the distances in a last pod that is not full tells one server from another,
+    they are evened out, so that one task can stand for all its images.
+    """
+    network, routes = merged_fat_tree(servers, bandwidth, latency, ratio)
+    if ratio > 1 or least_rotation(network) is not None:
+        return network, routes, ""
+    network, routes = even_fat_tree(servers, bandwidth, latency)
+    return network, routes, ", all pairs as far apart as in different pods"
 
 
 def usual_baselines(servers: int) -> tuple[str, ...]:

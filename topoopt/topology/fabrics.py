@@ -121,6 +121,33 @@ def merged_fat_tree(
     return network, Routes.of_all(hosts, partial(ecmp_routes, network))
 
 
+def even_fat_tree(hosts: int, bandwidth: float, latency: float) -> tuple[Network, Routes]:
+    """Build what carries as much as a fat-tree, with all hosts in pods of their own.
+
+    Traffic is split evenly over the switches of a fat-tree, and a link above them carries no more
+    than all hosts below may send or receive, so that max-min fair rates are those of the hosts'
+    own links, as here. Only pairs in one pod are further apart than they would be: all are as far
+    as those in different pods.
+
+    Parameters
+    ----------
+    hosts, bandwidth, latency
+        As in `fat_tree`, with its errors.
+
+    Returns
+    -------
+    Network, Routes
+        Six links a pair. A rotation of the hosts changes nothing, however many there are.
+    """
+    check_rates(hosts, bandwidth, latency, least=1)
+    lower = np.arange(3 * hosts)
+    upper = np.minimum(lower + hosts, 3 * hosts)
+    network = both_ways(
+        "even fat-tree", hosts, 2 * hosts + 1, lower, upper, float(bandwidth), latency
+    )
+    return network, Routes.of_all(hosts, partial(ecmp_routes, network))
+
+
 def random_regular(
     hosts: int,
     degree: int,
