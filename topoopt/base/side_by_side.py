@@ -7,7 +7,6 @@ from itertools import islice
 from threading import Lock
 from typing import TypeVar
 
-from routing.routes import tabled
 from topoopt.base.freed import give_back
 from topoopt.base.progress import Progress, ProgressCallback
 
@@ -27,9 +26,9 @@ def in_twos(
 ) -> Iterator[tuple[_Item, _Result]]:
     """Yield items with what a task makes of them, in order.
 
-    Two at a time from a size on, until what two of them keep would fill memory. Both of two know
-    the limit that held before them, however many threads there are and whichever ends first.
-    The second of two may be made in vain: the caller need not ask for it.
+    Two at a time from a size on. Both of two know the limit that held before them, however many
+    threads there are and whichever ends first. The second of two may be made in vain: the caller
+    need not ask for it.
 
     Parameters
     ----------
@@ -47,7 +46,7 @@ def in_twos(
     item
     result
     """
-    if servers < threaded_from or not tabled(servers):
+    if servers < threaded_from:
         for item in items:
             yield item, task(item, limit())
             if servers >= THREADED_FROM:

@@ -55,10 +55,9 @@ class BaselineSearch:
         options, servers = problem.options, problem.cluster.servers
         self.stated = states_packets(problem.family, options, servers)
         self._started: dict[int, Future[_Found]] = {}
-        self._threaded = isinstance(search, OperatorSearch) and tabled(servers)
         if not isinstance(search, OperatorSearch) or search.search.moves_by_packets:
             return
-        if self._threaded and options.plain_orders and not result.interrupted:
+        if tabled(servers) and options.plain_orders and not result.interrupted:
             # As it is now: packet trains are about to choose its best pair.
             self._start(replace(result, others=list(result.others)))
 
@@ -106,7 +105,7 @@ class BaselineSearch:
 
     def _all(self) -> Iterator[tuple[BaselineFabric, _Found]]:
         """Yield the fabrics with what was found on each, in order."""
-        if self._threaded and not self._started:
+        if isinstance(self.search, OperatorSearch) and not self._started:
             self._start(self.result)
         for number, base in enumerate(self.chosen):
             started = self._started.get(number)

@@ -400,8 +400,9 @@ class Rewirer(Generic[P]):
                 quick.budget = _TRIED_WORK * min(1.0, _USUAL_LINKS / max(links, 1.0))
             return fabric, quick.timed(tasks, limit), quick
 
+        # Routes of two wirings of many servers would fill memory.
         for (_, _, topology, routing, _, _), (fabric, time, quick) in in_twos(
-            hopeful(), simulated, lambda: best.time, self.cluster.servers
+            hopeful(), simulated, lambda: best.time, 0 if self._many else self.cluster.servers
         ):
             best.whole -= 1
             self.work += quick.work
