@@ -4,7 +4,7 @@ Run by hand: ``python benchmarks/bench_presets.py ROWS.jsonl [--models dlrm ncf]
 [--degrees 4]``. Every plan is made in a process of its own, after a small one that compiles the
 kernels; its row is added to the file at once. Rows of the file that the same sources made are not
 made again, so a run goes on where another was stopped. ``--table`` only prints the table of the
-rows at hand. Seconds are of the processor, not of the clock on the wall.
+rows at hand. Seconds are of the processor, and of the clock on the wall, which other work prolongs.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,9 @@ def _limited() -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
 
 
-def planned(model: str, servers: int, degree: int, path: Path) -> tuple[int, float, float]:
-    """Plan a case into a file; return the exit status, CPU seconds and GB."""
+def planned(model: str, servers: int, degree: int, path: Path) -> tuple[int, float, float, float]:
+    """Plan a case into a file; return the exit status, CPU seconds, wall seconds and GB."""
+    began = time.perf_counter()
     child = subprocess.Popen(
         [
             sys.executable, "-m", "topoopt", "plan", model, "--servers", str(servers),
@@ -49,17 +51,18 @@ def planned(model: str, servers: int, degree: int, path: Path) -> tuple[int, flo
     )  # fmt: skip
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
-    return child.returncode, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e9
+    wall = time.perf_counter() - began
+    return child.returncode, used.ru_utime + used.ru_stime, wall, used.ru_maxrss * 1024 / 1e9
 
 
 def row_of(model: str, servers: int, degree: int, folder: Path) -> dict[str, Any]:
     """Plan a case and return its row; one without times where no plan was made."""
     path = folder / "plan.json"
     path.unlink(missing_ok=True)
-    status, seconds, memory = planned(model, servers, degree, path)
+    status, seconds, wall, memory = planned(model, servers, degree, path)
     row: dict[str, Any] = {
         "model": model, "servers": servers, "degree": degree, "status": status,
-        "cpu_s": seconds, "gb": memory,
+        "cpu_s": seconds, "wall_s": wall, "gb": memory,
     }  # fmt: skip
     if status == 0:
         plan = json.loads(path.read_text())
@@ -74,14 +77,15 @@ def row_of(model: str, servers: int, degree: int, folder: Path) -> dict[str, Any
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the rows as a Markdown table, in the order of the cases; times of those that ended."""
     parts = ("strategy", "topology", "routing", "collective", "scheduling")
-    head = ("model", "servers", "degree", "fluid", "packets", "bound", "gap", *parts, "CPU s", "GB")
+    costs = ("CPU s", "wall s", "GB")
+    head = ("model", "servers", "degree", "fluid", "packets", "bound", "gap", *parts, *costs)
     lines = [head, ("---",) + ("---:",) * (len(head) - 1)]
     order = {model: place for place, model in enumerate(MODELS)}
     for row in sorted(rows, key=lambda r: (order[r["model"]], r["servers"], r["degree"])):
-        cost = (f"{row['cpu_s']:.0f}", f"{row['gb']:.1f}")
+        cost = (f"{row['cpu_s']:.0f}", f"{row['wall_s']:.0f}", f"{row['gb']:.1f}")
         case = (row["model"], f"{row['servers']:,}", str(row["degree"]))
         if row["status"]:
-            lines.append((*case, "not ended", *[""] * (len(head) - 6), *cost))
+            lines.append((*case, "not ended", *[""] * (len(head) - 7), *cost))
             continue
         times = (row["iteration_time_s"], row["packet_time_s"], row["lower_bound_s"])
         bound = row["lower_bound_s"]

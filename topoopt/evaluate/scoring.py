@@ -76,7 +76,7 @@ class Scorer(Generic[P]):
     bounded : bool
         Whether the last simulation passed the budget, so that its time is a bound.
     near : bool
-        Whether it was not exact.
+        Whether it was not exact. A bound that follows from the links alone is.
     work : float
         What all of that cost, in units of one re-solved flow (about 0.13 microseconds), counted
         from the work done and not from a clock, so that budgets in it are reproducible.
@@ -201,7 +201,9 @@ class Scorer(Generic[P]):
             over = replace(over, priority=later + (0 if over.priority is None else over.priority))
         run = self.run(over, limit)
         if isinstance(run, Run) and run.spent and isinstance(self.fabric, Fabric | GpuPorts):
-            return max(run.least, self._bound(of_servers(self.fabric), over))
+            bound = self._bound(of_servers(self.fabric), over)
+            self.near = run.near and run.least > bound
+            return max(run.least, bound)
         if over.alike is None and seeks_symmetry(over):
             self.work += _COLLAPSE_WORK * over.tasks
         return run.makespan

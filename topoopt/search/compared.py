@@ -65,12 +65,12 @@ class _Remembering:
         """
         mine = self.scorer
         known = self.met.get(strategy) if mine.problem is problem else None
-        if known is not None and not (known.bounded or known.near):
+        if known is not None and not known.near:
             return known
         exact = compared_scorer(problem, mine.fabric, strategy)
-        if known is not None and (mine.tolerance, mine.budget) == (exact.tolerance, exact.budget):
-            return known
-        return Took(exact(strategy), exact.bounded, exact.near)
+        if known is None or (mine.tolerance, mine.budget) != (exact.tolerance, exact.budget):
+            known = Took(exact(strategy), exact.bounded, exact.near)
+        return known._replace(near=known.near and not known.bounded)
 
     def pairs(self, fabric: Fabric, count: int, spacing: float = 0.0) -> list[Pair]:
         """Return so many strategies on a fabric, fastest first; those apart in time go first."""
