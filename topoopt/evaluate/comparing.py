@@ -80,13 +80,16 @@ def in_other_buckets(
     if not isinstance(fabric, Fabric):
         time = scorer(parallelization, took.seconds)
         return Took(time, scorer.bounded, scorer.near) if time < took.seconds else took
+    if took.bounded:
+        # Unfused there are no fewer flows, so that their simulation would be given up, too.
+        return took
     over = scorer.within(tasks)
     run = None if over is None else scorer.run(over)
     if over is None or not isinstance(run, Run) or run.spent:
         return took
     if run.makespan < took.seconds:
         return Took(run.makespan, False, run.near)
-    if took.bounded or run.makespan <= took.seconds * (1.0 + _WORTH):
+    if run.makespan <= took.seconds * (1.0 + _WORTH):
         return took
     ready = for_each(over, tasks, run.start)
     for schedule in fused_schedules(fabric, tasks, ready):

@@ -13,7 +13,7 @@ from codesign_base.counted import counted
 from parallelism.taskgraph import Group
 from routing.network import FloatArray, IntArray, Network
 from routing.rotation import Rotation, least_rotation
-from routing.routes import Routes
+from routing.routes import Routes, tabled
 from topoopt.fabric.ring_trees import NO_TREES, RingTrees, ring_trees
 from topoopt.fabric.rings import Rings, default_rings, pair_loads, ring_pairs
 from topoopt.fabric.route_rows import RouteRows
@@ -99,6 +99,7 @@ class Fabric:
     rows: RouteRows = field(init=False, repr=False)
     _edges: RouteRows = field(init=False, repr=False)
     _groups: dict[Group, GroupRow] = field(init=False, repr=False)
+    _chosen: dict[Group, Rings] = field(init=False, repr=False)
     _lock: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -133,7 +134,8 @@ class Fabric:
         lags = partial(_lags, self.network, self.transport)
         rows = RouteRows(self.routes, lags)
         edges = rows if self.ring_routes is None else RouteRows(self.ring_routes, lags)
-        for name, value in (("rows", rows), ("_edges", edges), ("_groups", {}), ("_lock", Lock())):
+        empty: list[tuple[str, Any]] = [("_groups", {}), ("_chosen", {}), ("_lock", Lock())]
+        for name, value in (("rows", rows), ("_edges", edges), *empty):
             object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[type["Fabric"], tuple[Any, ...]]:
@@ -147,10 +149,15 @@ class Fabric:
 
     def rings_of(self, group: Group) -> Rings:
         """Return the ring orders that a group's AllReduces use: the given ones, or chosen."""
-        given = self.rings.get(group)
-        if given:
-            return given
-        return default_rings(self.network, self._edges, group, forwarding=self.forwarding)
+        chosen = self.rings.get(group) or self._chosen.get(group)
+        if not chosen:
+            # Routes between all members of groups of many hosts, of which rings take few, would
+            # fill memory.
+            apart = self.edge_routes.more is not None and not tabled(self.network.hosts)
+            edges = self.edge_routes if apart else self._edges
+            chosen = default_rings(self.network, edges, group, forwarding=self.forwarding)
+            self._chosen[group] = chosen
+        return chosen
 
     def ring_edges(self, group: Group) -> IntArray:
         """Return the pairs that a group's rings send over.
@@ -204,7 +211,8 @@ class Fabric:
         for group in groups:
             if len(group) < 2 or group in self._groups:
                 continue
-            if self.rings.get(group) or (self.network.switches and not self.forwarding):
+            switched = self.network.switches and not self.forwarding
+            if self.rings.get(group) or switched or not (given or tabled(hosts)):
                 pairs.append(self.ring_edges(group).ravel())
             elif not given:
                 members = np.array(group, dtype=np.int64)

@@ -82,6 +82,22 @@ def test_bytes_of_links_add_up_part_by_part(monkeypatch):
     assert np.allclose(link_bytes(fabric, tasks), whole, rtol=1e-12)
 
 
+def test_of_many_hosts_only_the_routes_of_chosen_rings_are_kept(monkeypatch):
+    tasks = tasks_of([], [0, 1, 2])
+    whole = made("random", tasks)
+    monkeypatch.setattr(routes_module, "EVERY_PAIR_UP_TO", 0)
+    some = made("random", tasks)
+    some.prepare(GROUPS)
+    edges = [some.ring_edges(group) for group in GROUPS]
+    for group, pairs in zip(GROUPS, edges, strict=True):
+        assert some.rings_of(group) == whole.rings_of(group)
+        assert np.array_equal(pairs, whole.ring_edges(group))
+    taken = np.unique(np.concatenate([pairs.ravel() for pairs in edges]))
+    begin, end = whole.rows.entries(taken)
+    assert taken.size < SERVERS * (SERVERS - 1)
+    assert some.rows.used == (end - begin).sum()
+
+
 def test_a_pair_that_is_not_listed_has_no_route():
     tasks = tasks_of([(0, 5)], [])
     with pytest.MonkeyPatch.context() as patch:
