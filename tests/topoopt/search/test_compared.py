@@ -9,11 +9,12 @@ from parallelism.search.named import named_strategies
 from routing import routes as routes_module
 from topoopt.codesign.once import search_of
 from topoopt.evaluate import scoring
+from topoopt.evaluate.comparing import Took
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices
-from topoopt.search.compared import best_compared
+from topoopt.search.compared import _Remembering, best_compared
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +65,19 @@ def test_a_fabric_is_not_judged_by_what_moves_whole_tables_alone(monkeypatch):
     assert score(whole) > 5.0 * result.best.time
     found = best_compared(search, base, result, 1)
     assert found.parallelization != whole and found.time < score(whole)
+
+
+def test_a_bound_by_links_alone_is_not_looked_for_again(searched, monkeypatch):
+    search, result, cluster = searched
+    problem, strategy = search.problem.plain, result.best.strategy
+    fabric = baseline_fabric("expander", cluster, default_prices(), 0).fabric
+    monkeypatch.setattr(type(problem), "baseline_work", 1.0)
+    met = _Remembering(Scorer(problem, fabric, 0.01, problem.baseline_work))
+    assert met(strategy) < np.inf and met.scorer.bounded
+    exact = Scorer(problem, fabric, budget=problem.baseline_work)
+    bound = exact(strategy)
+    assert exact.bounded and not exact.near
+    runs = []
+    monkeypatch.setattr(Scorer, "run", lambda *given: runs.append(given))
+    assert met.exactly(problem, strategy) == Took(bound, True, False)
+    assert not runs
