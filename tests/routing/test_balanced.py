@@ -59,10 +59,8 @@ def test_every_pair_has_one_of_its_shortest_paths(seed: int, size: tuple[int, in
         assert found.latency[pair] == pytest.approx(network.latency[list(mine)].sum())
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10**6))
-@example(seed=757893)  # 1.35 times the best
-def test_the_busiest_link_is_near_the_best_choice(seed: int) -> None:
+def over_the_best_choice(seed: int) -> float:
+    """Return the busiest link's seconds over the least that any choice of paths has."""
     rng = np.random.default_rng(seed)
     network = random_network(rng, hosts=5, switches=0)
     demand = random_demand(rng, 5)
@@ -70,7 +68,7 @@ def test_the_busiest_link_is_near_the_best_choice(seed: int) -> None:
     pairs = [(s, t) for s, t in product(range(5), repeat=2) if demand[s, t] > 0]
     ways = [shortest(network, s, t) for s, t in pairs]
     if np.prod([len(w) for w in ways]) > 2000 or not pairs:
-        return
+        return 1.0
     best = np.inf
     for picked in product(*ways):
         load = np.zeros(network.links)
@@ -78,7 +76,20 @@ def test_the_busiest_link_is_near_the_best_choice(seed: int) -> None:
             load[list(links)] += demand[s, t]
         best = min(best, float((load / network.capacity).max()))
     reached = balanced_routes(network, demand).link_bytes(network, demand.ravel())
-    assert best * (1 - 1e-12) <= (reached / network.capacity).max() <= best * 1.5
+    return float((reached / network.capacity).max()) / best
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6))
+@example(seed=1565)  # 1.68 times the best: a local optimum has no bound
+def test_the_busiest_link_is_never_below_the_best_choice(seed: int) -> None:
+    assert over_the_best_choice(seed) >= 1 - 1e-12
+
+
+def test_the_busiest_link_is_near_the_best_choice() -> None:
+    over = np.array([over_the_best_choice(seed) for seed in range(400)])
+    assert np.quantile(over, 0.95) <= 1 + 1e-9
+    assert over.mean() <= 1.005
 
 
 def grid():
