@@ -134,8 +134,8 @@ class Fabric:
         lags = partial(_lags, self.network, self.transport)
         rows = RouteRows(self.routes, lags)
         edges = rows if self.ring_routes is None else RouteRows(self.ring_routes, lags)
-        empty: list[tuple[str, Any]] = [("_groups", {}), ("_chosen", {}), ("_lock", Lock())]
-        for name, value in (("rows", rows), ("_edges", edges), *empty):
+        own = {"rows": rows, "_edges": edges, "_groups": {}, "_chosen": {}, "_lock": Lock()}
+        for name, value in own.items():
             object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[type["Fabric"], tuple[Any, ...]]:
@@ -208,11 +208,13 @@ class Fabric:
         if self.edge_routes.more is None:
             return
         hosts, pairs = self.network.hosts, [np.zeros(0, dtype=np.int64)]
+        # Rings that are known without routes, or chosen apart from these.
+        known = self.network.switches > 0 and not self.forwarding
+        known = known or not (given or tabled(hosts))
         for group in groups:
             if len(group) < 2 or group in self._groups:
                 continue
-            switched = self.network.switches and not self.forwarding
-            if self.rings.get(group) or switched or not (given or tabled(hosts)):
+            if known or self.rings.get(group):
                 pairs.append(self.ring_edges(group).ravel())
             elif not given:
                 members = np.array(group, dtype=np.int64)
