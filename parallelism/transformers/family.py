@@ -1,9 +1,9 @@
 """Transformers and their layouts as a family of parallelizations."""
 
 from collections.abc import Mapping, Set
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -123,6 +123,10 @@ class LayoutFamily:
                 f"rates are of accelerator {self.rates.accelerator.name!r}, but the server's is "
                 f"{self.server.accelerator.name!r}, or differs in a number; give rates of the same"
             )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent to another process: nothing that can be worked out there."""
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"_built": {}}
 
     @property
     def gpus(self) -> int:

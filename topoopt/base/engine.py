@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from codesign_base import InputError
 from topoopt.base.calls import Call, WorkerDied
+from topoopt.base.processes import usable_cores
 from topoopt.base.ray_engine import ray_workers
 
 if TYPE_CHECKING:
@@ -47,14 +48,6 @@ class Finished:
 
     results: dict[int, Any]
     interrupted: bool
-
-
-def usable_cores() -> int:
-    """Return the number of processors that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every system
-        return os.cpu_count() or 1
 
 
 def check_engine(engine: str, workers: int) -> None:
@@ -371,5 +364,4 @@ __all__ = [
     "iterate_jobs",
     "open_workers",
     "run_jobs",
-    "usable_cores",
 ]

@@ -55,7 +55,10 @@ class BaselineSearch:
         options, servers = problem.options, problem.cluster.servers
         self.stated = states_packets(problem.family, options, servers)
         self._started: dict[int, Future[_Found]] = {}
-        if not isinstance(search, OperatorSearch) or search.search.moves_by_packets:
+        if isinstance(search, LayoutSearch):
+            search.compare_with(chosen)
+            return
+        if search.search.moves_by_packets:
             return
         if tabled(servers) and options.plain_orders and not result.interrupted:
             # As it is now: packet trains are about to choose its best pair.

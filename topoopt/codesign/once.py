@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.jit import compiled_cache_is_warm, kernels_are_shared
 from parallelism.taskgraph import traffic_of
 from parallelism.transformers.family import LayoutFamily
 from topoopt.base.interrupts import interrupts_between_steps
+from topoopt.base.processes import usable_cores
 from topoopt.base.progress import ProgressCallback
+from topoopt.base.second import Second, second_process
 from topoopt.base.side_by_side import Beside
 from topoopt.base.version import installed_version
 from topoopt.bounds.bounds import Bound
@@ -70,6 +72,9 @@ from topoopt.search.result import SearchResult
 from topoopt.search.scheduled import scheduled_search
 from topoopt.search.search_state import Keeper
 
+# Layouts from which on a second process looks at some: it takes a second to start.
+_MANY_LAYOUTS = 1000
+
 
 def optimize_once(
     job: Job,
@@ -99,12 +104,16 @@ def optimize_once(
     table = default_prices() if prices is None else prices
     family = job.family(cluster.servers)
     chosen = baseline_fabrics(baselines, cluster, table, seed, options.reconfiguration)
-    search = search_of(family, cluster, options, seed)
+    problem: Problem[Any] = Problem(family, cluster, options, seed)
     layouts = isinstance(family, LayoutFamily)
-    with interrupts_between_steps(progress, everywhere=layouts) as report:
+    with (
+        interrupts_between_steps(progress, everywhere=layouts) as report,
+        second_process({"problem": problem}, wanted=_worth_two(family)) as second,
+    ):
+        search = search_of(problem, second)
         result = search.run(report, keeper)
         with Beside(report) as beside:
-            bound = beside.start(partial(_plain_bound, search, result))
+            bound = beside.start(search.bound) if not layouts else None
             comparison = BaselineSearch(search, result, chosen, beside)
             confirmed = (
                 _confirm(search, result, beside.report) if options.confirm == "packet" else None
@@ -112,24 +121,28 @@ def optimize_once(
             scheduled = _schedule(search, result, beside.report)
             packets = _packets(search, result, confirmed, beside.report)
             compared, interrupted = comparison.made()
-            plain_bound = bound.result()
+            plain_bound = search.bound() if bound is None else bound.result()
     result.interrupted = result.interrupted or interrupted
     asked = [base.fabric.name for base in chosen]
     return _assemble(search, result, packets, scheduled, compared, asked, table, plain_bound)
 
 
-def search_of(family: AnyFamily, cluster: Cluster, options: SearchOptions, seed: int) -> AnySearch:
-    """Return the search of a family."""
-    if isinstance(family, LayoutFamily):
-        return LayoutSearch(Problem(family, cluster, options, seed))
-    return OperatorSearch(Problem(family, cluster, options, seed))
+def search_of(problem: Problem[Any], second: Second | None = None) -> AnySearch:
+    """Return the search of a problem's family; a second process helps with layouts."""
+    if isinstance(problem.family, LayoutFamily):
+        return LayoutSearch(problem, second=second)
+    return OperatorSearch(problem)
 
 
-def _plain_bound(search: AnySearch, result: SearchResult[Any]) -> Bound | None:
-    """Return the bound over everything; None where it depends on the schedule to be chosen."""
-    if isinstance(search, OperatorSearch):
-        return search.search.least
-    return result.everything
+def _worth_two(family: AnyFamily) -> bool:
+    """Whether a second process is worth its start: it finds what it needs compiled."""
+    return (
+        isinstance(family, LayoutFamily)
+        and len(family.layouts()) >= _MANY_LAYOUTS
+        and usable_cores() > 1
+        and kernels_are_shared()
+        and compiled_cache_is_warm("fabric_*/*")
+    )
 
 
 def _confirm(

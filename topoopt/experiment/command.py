@@ -9,8 +9,9 @@ import typer
 
 from codesign_base import InputError
 from codesign_base.paths import is_directory
-from topoopt.base.engine import LOCAL, usable_cores
+from topoopt.base.engine import LOCAL
 from topoopt.base.option_groups import Options, option, takes
+from topoopt.base.processes import usable_cores
 from topoopt.experiment.cases import ScriptCase
 from topoopt.experiment.declaration import Experiment, case_text
 from topoopt.experiment.manifest import software_hash

@@ -1,6 +1,6 @@
 """Search over layouts, the places of their ranks, topologies and routings together."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from codesign_base import InfeasibleError
@@ -10,22 +10,21 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.text import layout_text
 from topoopt.base.progress import Progress, ProgressCallback
-from topoopt.evaluate.least_times import least_hops
+from topoopt.base.second import Second, Task
+from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Scorer
-from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.effort import EFFORTS
 from topoopt.search.crossed import crossed
 from topoopt.search.finalists import FINALISTS, finalists
+from topoopt.search.placed_times import Fastest, compared_on, fastest_on, hopped_s, switched_s
 from topoopt.search.result import Compared, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
 from topoopt.search.survey import Candidate, Survey, diverse, survey
-from topoopt.topology.fabrics import ideal_switch
 
 # Placed layouts that a topology is built for; further ones until wirings have taken so much work,
 # which is all of them on dozens of servers; those that need at most this share of the best time on
@@ -107,14 +106,28 @@ class LayoutSearch:
     like : Placement, optional
         Of the same model on other servers. A layout of the same degrees, but that of data, is
         simulated whatever its estimate, with its ranks in the same order first.
+    second : Second, optional
+        A second process that shares ``problem``.
     """
 
-    def __init__(self, problem: Problem[LayoutFamily], like: Placement | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem[LayoutFamily],
+        like: Placement | None = None,
+        second: Second | None = None,
+    ) -> None:
         self.problem, self.like = problem, like
+        self.second = Second({"problem": problem}) if second is None else second
         self.family, self.cluster = problem.family, problem.cluster
         self.placed: list[Placed] = []
         self.skipped: dict[Layout, None] = {}
         self.twins: dict[Layout, Candidate] = {}
+        self._least: Task | None = None
+        self._compared: list[list[Task]] = []
+
+    def bound(self) -> Bound | None:
+        """Return the bound over all layouts and placements, once `run` has looked at these."""
+        return None if self._least is None else self._least.result()
 
     def run(
         self, progress: ProgressCallback | None = None, keeper: Keeper | None = None
@@ -143,7 +156,8 @@ class LayoutSearch:
             if progress:
                 progress(Progress(stage, done, total, best))
 
-        found = survey(self.family, self.cluster, lambda *at: report("layouts", *at))
+        found = survey(self.problem, self.second, lambda *at: report("layouts", *at))
+        self._least = found.least
         chosen, own = self._chosen(found)
         self.twins = _twins(found.candidates)
         pairs: list[Pair[Placement]] = []
@@ -202,7 +216,6 @@ class LayoutSearch:
             skipped=tuple(layout_text(layout) for layout in self.skipped),
             counts={"layouts": found.layouts, "fitting": found.fitting, "wired": wired},
             unsimulated=unsimulated,
-            everything=found.bound,
         )
 
     def _chosen(self, found: Survey) -> tuple[list[Candidate], int]:
@@ -226,26 +239,28 @@ class LayoutSearch:
         report: Callable[[str, int, int, float], None],
     ) -> bool:
         """Simulate some of the chosen layouts on the ideal switch; say whether interrupted."""
-        ideal, placed = self._ideal(), self.placed
-        most = self.problem.options.memory_bytes
+        placed, most = self.placed, self.problem.options.memory_bytes
         # The other map of an earlier stage's layout may be among those chosen for this one.
         known = {one.placement for one in placed}
         try:
-            for done, candidate in enumerate(chosen[begin:end], start=begin):
-                first = self._first(candidate.layout)
-                if first not in known:
-                    known.add(first)
-                    placed.append(Placed(candidate, first, self._time(ideal, first)))
+            firsts = {self._first(each.layout): each for each in chosen[begin:end]}
+            new = {place: each for place, each in firsts.items() if place not in known}
+            for done, one in enumerate(self._timed(new), start=end - len(new)):
+                placed.append(one)
                 best = min(p.ideal_s for p in placed)
                 report("placements", done + 1, len(chosen), best)
             fastest = {p.candidate.layout: p.candidate for p in sorted(placed, key=_ideal_s)}
             close = list(fastest.values())[:_REORDERED]
             twins = [self.twins.get(candidate.layout) for candidate in close]
-            for candidate in [*close, *(twin for twin in twins if twin is not None)]:
-                for other in self.family.placements(candidate.layout):
-                    if other not in known and self._takes(other) <= most:
-                        known.add(other)
-                        placed.append(Placed(candidate, other, self._time(ideal, other)))
+            known |= {one.placement for one in placed}
+            others = {
+                other: candidate
+                for candidate in [*close, *(twin for twin in twins if twin is not None)]
+                for other in self.family.placements(candidate.layout)
+                if other not in known and self._takes(other) <= most
+            }
+            for one in self._timed(others):
+                placed.append(one)
         except KeyboardInterrupt:
             if not placed:
                 raise
@@ -290,22 +305,20 @@ class LayoutSearch:
         put in the order of their times on a switch whose ports are as much slower as their bytes
         take hops.
         """
-        cluster = self.cluster
         fastest, others = self.placed[:_HOPPED], self.placed[_HOPPED:]
-        times: dict[Placed, float] = {}
-        for one in fastest:
-            tasks = self.family.represented(one.placement)
-            hops = least_hops(tasks, cluster.degree)
-            slower = self._ideal(hops) if hops > 1.0 else None
-            times[one] = one.ideal_s if slower is None else self._time(slower, one.placement)
+        tasks = self.second.share(hopped_s, [{"placement": one.placement} for one in fastest])
+        slower = [task.result(hear=True) for task in tasks]
+        times = {
+            one: one.ideal_s if time is None else time
+            for one, time in zip(fastest, slower, strict=True)
+        }
         return [*sorted(fastest, key=times.__getitem__), *others]
 
-    def _ideal(self, hops: float = 1.0) -> Fabric:
-        """Return a switch of all ports, of whose rate a byte takes as much as on so many hops."""
-        cluster = self.cluster
-        rate = cluster.degree * cluster.port_rate / hops
-        network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
-        return Fabric("ideal-switch", network, routes, {})
+    def _timed(self, places: Mapping[Placement, Candidate]) -> Iterator[Placed]:
+        """Yield placed layouts with their times on the ideal switch, in order."""
+        tasks = self.second.share(switched_s, [{"placement": place} for place in places])
+        for (place, candidate), task in zip(places.items(), tasks, strict=True):
+            yield Placed(candidate, place, task.result(hear=True))
 
     def _published(self) -> list[Placed]:
         """Return the fastest placement of each published layout."""
@@ -343,9 +356,6 @@ class LayoutSearch:
         like = self.like
         return like is not None and self._alike(placement.layout) and placement.order == like.order
 
-    def _time(self, fabric: AnyFabric, placement: Placement) -> float:
-        return Scorer(self.problem.plain, fabric).simulate(self.family.represented(placement))
-
     def candidates(
         self, result: SearchResult[Placement], progress: ProgressCallback | None = None
     ) -> list[Pair[Placement]]:
@@ -367,17 +377,29 @@ class LayoutSearch:
         result : SearchResult
             Of this search.
         number : int
-            Of the fabric; nothing is drawn here.
+            Of the fabric among those of `compare_with`.
         progress : callable, optional
 
         Returns
         -------
         Compared
         """
-        best, fastest, bounded = self.fastest_on(base.fabric, self.problem.baseline_work)
+        halves: list[Fastest] = [half.result(hear=True) for half in self._compared[number]]
+        bounded, time, which = min(halves)
         if progress:
-            progress(Progress(base.fabric.name, 1, 1, fastest))
-        return Compared(best, fastest, bounded)
+            progress(Progress(base.fabric.name, 1, 1, time))
+        return Compared(self._tried()[which][0], time, bounded)
+
+    def compare_with(self, bases: Sequence[BaselineFabric]) -> None:
+        """Begin what `best_on` returns for several fabrics.
+
+        Parameters
+        ----------
+        bases : sequence of BaselineFabric
+            By their numbers.
+        """
+        fabrics, budget = [base.fabric for base in bases], self.problem.baseline_work
+        self._compared = compared_on(self.second, fabrics, self._tried(), budget)
 
     def origin_of(self, placement: Placement, result: SearchResult[Placement]) -> str:
         """Say where a placed layout comes from: "plan" or "search".
@@ -394,43 +416,28 @@ class LayoutSearch:
         """
         return "plan" if placement == result.best.strategy else "search"
 
-    def fastest_on(
-        self, fabric: AnyFabric, budget: float = float("inf")
-    ) -> tuple[Placement, float, bool]:
-        """Return which of the placed layouts is fastest on a fabric.
+    def fastest_on(self, fabric: AnyFabric) -> tuple[Placement, float]:
+        """Return which of the placed layouts is fastest on a fabric, and its seconds.
 
-        Those that resemble ``like`` come first, then those fastest on the ideal switch, until
-        none can be expected to do better, or the budget is spent.
+        Those that resemble ``like`` come first, then those fastest on the ideal switch.
 
         Parameters
         ----------
         fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
-        budget : float
-            Work, as of `topoopt.evaluate.scoring.Scorer`.
 
         Returns
         -------
         placement : Placement
         time : float
-            Seconds.
-        bounded : bool
-            Whether the budget did not suffice for the first of them: then its time is a bound
-            that it is not below.
         """
-        own = [one for one in self.placed if self.resembles(one.placement)]
-        best, fastest, spent = self.placed[0].placement, float("inf"), 0.0
-        for one in [*own, *self.placed[:_COMPARED]]:
-            if one.ideal_s < fastest and spent < budget:
-                scorer = Scorer(self.problem.plain, fabric, budget=budget - spent)
-                time = scorer.simulate(self.family.represented(one.placement), fastest)
-                spent += scorer.work
-                if scorer.bounded:
-                    if fastest == float("inf"):
-                        return one.placement, time, True
-                    break
-                if time < fastest:
-                    best, fastest = one.placement, time
-        return best, fastest, False
+        tried = self._tried()
+        found = fastest_on(self.problem, fabric, tried, range(len(tried)), float("inf"))
+        return tried[found.number][0], found.time
+
+    def _tried(self) -> list[tuple[Placement, float]]:
+        """Return the placed layouts that are tried on other fabrics, in order."""
+        first = [one for one in self.placed if self.resembles(one.placement)]
+        return [(one.placement, one.ideal_s) for one in [*first, *self.placed[:_COMPARED]]]
 
 
 __all__ = ["LayoutSearch", "Placed"]

@@ -5,6 +5,7 @@ from dataclasses import replace
 from parallelism.strategy import Strategy
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.side_by_side import in_twos
+from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.routed import direct_fabric
@@ -49,6 +50,10 @@ class OperatorSearch:
     ) -> SearchResult:
         """Search; see `topoopt.search.driver.run`."""
         return run(self.search, self.budget(), progress, keeper)
+
+    def bound(self) -> Bound | None:
+        """Return the bound over all strategies; None where it depends on the schedule chosen."""
+        return self.search.least
 
     def candidates(
         self, result: SearchResult, progress: ProgressCallback | None = None

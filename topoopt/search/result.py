@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple
 
 from parallelism.family import P
-from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.pair import Pair
 from topoopt.fabric.jitter import Jitter
 
@@ -53,8 +52,6 @@ class SearchResult(Generic[P]):
         Wirings with routes of which only a bound is known, and that may be faster.
     first : Pair or None
         The best of the starts.
-    everything : Bound or None
-        Over all parallelizations, where the search has worked it out.
     """
 
     best: Pair[P]
@@ -68,4 +65,3 @@ class SearchResult(Generic[P]):
     skipped: tuple[str, ...] = ()
     unsimulated: int = 0
     first: Pair[P] | None = None
-    everything: Bound | None = None

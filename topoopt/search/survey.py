@@ -4,21 +4,25 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from typing import NamedTuple
 
 from codesign_base import InfeasibleError
 from codesign_base.counted import counted
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.schedules import schedule_of
+from topoopt.base.second import Second, Task
 from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import wirings_of
 from topoopt.bounds.layouts import Bounded, layout_bound, least_bound, passes_bound
-from topoopt.problem.job import Cluster
+from topoopt.evaluate.problem import Problem
 
 # Estimates are off by less than this factor, so layouts with higher bounds are not worth one.
 _HOPEFUL = 1.3
 # Of kinds of pipelines whose estimates are off by different factors, the most that these differ by.
 _RIVAL = 1.5
+# Layouts that are looked at by one call.
+_TOGETHER = 64
 _KINDS: dict[str, Callable[[Layout], object]] = {
     "schedule": lambda layout: layout.schedule, "depth": lambda layout: layout.pipeline
 }  # fmt: skip
@@ -55,8 +59,8 @@ class Survey:
     ----------
     candidates : tuple of Candidate
         Those that fit and are not ruled out by their bound, or are published, by estimate.
-    bound : Bound
-        The lowest over all that fit and every order of their axes.
+    least : Task
+        Gives the lowest bound over all that fit and every order of their axes.
     layouts, fitting : int
         Legal layouts, and those of them that fit.
     least_memory_bytes : float
@@ -64,23 +68,70 @@ class Survey:
     """
 
     candidates: tuple[Candidate, ...]
-    bound: Bound
+    least: Task
     layouts: int
     fitting: int
     least_memory_bytes: float
 
 
+class Looked(NamedTuple):
+    """What is known of a layout; each is None where what comes before rules the layout out.
+
+    ``memory`` is in bytes of the fullest GPU, ``passes`` a `passes_bound`, ``bound`` a
+    `layout_bound` and ``estimate_s`` in seconds.
+    """
+
+    memory: float
+    passes: Bound | None = None
+    bound: Bound | None = None
+    estimate_s: float | None = None
+
+
+def look_at(problem: Problem[LayoutFamily], layouts: Sequence[Layout], best: float) -> list[Looked]:
+    """Bound and estimate layouts, as far as each is hopeful.
+
+    Parameters
+    ----------
+    problem : Problem
+    layouts : sequence of Layout
+    best : float
+        Least estimate of others, seconds.
+
+    Returns
+    -------
+    list of Looked
+    """
+    family, found = problem.family, []
+    wirings = wirings_of(family, problem.cluster)
+    for layout in layouts:
+        schedule = schedule_of(layout, family.batch)
+        memory = max(use.total for use in family.uses(layout, schedule))
+        if memory > family.memory_limit:
+            found.append(Looked(memory))
+            continue
+        known = layout in family.published
+        passes, bound, time = passes_bound(family, layout, schedule), None, None
+        if known or passes.seconds <= _HOPEFUL * best:
+            bound = layout_bound(family, wirings, layout)
+            if known or bound.seconds <= _HOPEFUL * best:
+                time = family.estimate(layout, wirings.port_rate, schedule)
+                best = min(best, time)
+        found.append(Looked(memory, passes, bound, time))
+    return found
+
+
 def survey(
-    family: LayoutFamily,
-    cluster: Cluster,
+    problem: Problem[LayoutFamily],
+    second: Second,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> Survey:
     """Look at every layout of the job's choices.
 
     Parameters
     ----------
-    family : LayoutFamily
-    cluster : Cluster
+    problem : Problem
+    second : Second
+        Shares the problem.
     progress : callable, optional
         Given layouts done, their number, and the best estimate so far.
 
@@ -93,38 +144,65 @@ def survey(
     InfeasibleError
         If no layout is legal, or none fits in memory.
     """
-    limit = family.memory_limit
+    family = problem.family
     layouts = family.layouts()
-    wirings = wirings_of(family, cluster)
     found: list[Candidate] = []
     least, best = float("inf"), float("inf")
     bounded: list[Bounded] = []
-    for done, layout in enumerate(layouts):
-        schedule = schedule_of(layout, family.batch)
-        memory = max(use.total for use in family.uses(layout, schedule))
-        least = min(least, memory)
-        if memory <= limit:
-            own = Bounded(layout, passes_bound(family, layout, schedule), passes_only=True)
-            known = layout in family.published
-            if known or own.bound.seconds <= _HOPEFUL * best:
-                own = Bounded(layout, layout_bound(family, wirings, layout), passes_only=False)
-                if known or own.bound.seconds <= _HOPEFUL * best:
-                    time = family.estimate(layout, wirings.port_rate, schedule)
-                    best = min(best, time)
-                    found.append(Candidate(layout, time, own.bound, memory))
-            bounded.append(own)
-        if progress and done % 64 == 0:
+    parts = [layouts[begin : begin + _TOGETHER] for begin in range(0, len(layouts), _TOGETHER)]
+    looks = second.share(look_at, [{"layouts": part} for part in parts], lambda: {"best": best})
+    done = 0
+    for part, look in zip(parts, looks, strict=True):
+        for layout, one in zip(part, look.result(hear=True), strict=True):
+            least = min(least, one.memory)
+            if one.passes is None:
+                continue
+            hopeful = float("inf") if layout in family.published else _HOPEFUL * best
+            if one.passes.seconds > hopeful:
+                bounded.append(Bounded(layout, one.passes, passes_only=True))
+                continue
+            bound, time = one.bound, one.estimate_s
+            if bound is None or (time is None and bound.seconds <= hopeful):
+                # Ruled out by an estimate that is not among those before this layout.
+                ((_, _, bound, time),) = look_at(problem, [layout], float("inf"))
+            assert bound is not None
+            bounded.append(Bounded(layout, bound, passes_only=False))
+            if time is not None and bound.seconds <= hopeful:
+                best = min(best, time)
+                found.append(Candidate(layout, time, bound, one.memory))
+        done += len(part)
+        if progress:
             progress(done, len(layouts), best)
     if not found:
         raise InfeasibleError(
             f"model {family.model.name!r} does not fit: the least of "
             f"{counted(len(layouts), 'layout')} needs {least / 1e9:.4g} GB on a GPU that has "
-            f"{limit / 1e9:.4g} GB to use; give more servers, GPUs with more memory, a shorter "
-            "sequence, or more kinds of layouts"
+            f"{family.memory_limit / 1e9:.4g} GB to use; give more servers, GPUs with more memory, "
+            "a shorter sequence, or more kinds of layouts"
         )
     order = sorted(range(len(found)), key=lambda i: (found[i].estimate_s, i))
-    lowest = least_bound(family, wirings, bounded)
-    return Survey(tuple(found[i] for i in order), lowest, len(layouts), len(bounded), least)
+    return Survey(
+        tuple(found[i] for i in order),
+        second.start(lowest_bound, bounded=bounded),
+        len(layouts),
+        len(bounded),
+        least,
+    )
+
+
+def lowest_bound(problem: Problem[LayoutFamily], bounded: Sequence[Bounded]) -> Bound:
+    """Return the `least_bound` of a problem's layouts.
+
+    Parameters
+    ----------
+    problem : Problem
+    bounded : sequence of Bounded
+
+    Returns
+    -------
+    Bound
+    """
+    return least_bound(problem.family, wirings_of(problem.family, problem.cluster), bounded)
 
 
 def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:

@@ -182,7 +182,7 @@ class _Layouts:
         return "plan" if self.search.resembles(placement) else "search"
 
     def best_on(self, fabric: Fabric) -> tuple[Placement, float, str]:
-        placement, time, _ = self.search.fastest_on(fabric)
+        placement, time = self.search.fastest_on(fabric)
         return placement, time, self._origin(placement)
 
     def rewired(self, best: Placement, origin: str) -> float:

@@ -69,8 +69,8 @@ class Recorded:
 @pytest.fixture
 def first_run(monkeypatch, tmp_path):
     monkeypatch.setattr(Recorded, "started", ())
-    monkeypatch.setattr(ahead.subprocess, "Popen", Recorded)
-    monkeypatch.setattr(ahead, "_cores", lambda: 2)
+    monkeypatch.setattr("topoopt.base.processes.subprocess.Popen", Recorded)
+    monkeypatch.setattr(ahead, "usable_cores", lambda: 2)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     return tmp_path
 
@@ -120,7 +120,7 @@ def test_the_process_imports_what_this_one_does(first_run, monkeypatch):
 @pytest.mark.parametrize("reason", ["one core", "compiled before", "no cache", "not compiled"])
 def test_nothing_is_started_that_would_not_help(first_run, monkeypatch, reason):
     if reason == "one core":
-        monkeypatch.setattr(ahead, "_cores", lambda: 1)
+        monkeypatch.setattr(ahead, "usable_cores", lambda: 1)
     elif reason == "compiled before":
         monkeypatch.setattr(ahead, "compiled_cache_is_warm", lambda kernels: "packet" in kernels)
     elif reason == "no cache":
@@ -136,7 +136,7 @@ import os, sys
 from pathlib import Path
 from topoopt.codesign import ahead
 
-ahead._cores = lambda: 2
+ahead.usable_cores = lambda: 2
 with ahead.compiling_ahead():
     (child,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     print(child, flush=True)

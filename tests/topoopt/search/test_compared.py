@@ -10,6 +10,7 @@ from routing import routes as routes_module
 from topoopt.codesign.once import search_of
 from topoopt.evaluate import scoring
 from topoopt.evaluate.comparing import Took
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.options import SearchOptions
@@ -21,7 +22,7 @@ from topoopt.search.compared import _Remembering, best_compared
 def searched():
     job, cluster = to.Job(small_dlrm()), to.Cluster(4, 2, "100Gbps")
     options = SearchOptions(steps=40, confirm="none").settled("operators", 4)
-    search = search_of(job.family(4), cluster, options, 0)
+    search = search_of(Problem(job.family(4), cluster, options))
     return search.search, search.run(), cluster
 
 
@@ -56,8 +57,8 @@ def test_a_fabric_is_not_judged_by_what_moves_whole_tables_alone(monkeypatch):
     monkeypatch.setattr(routes_module, "EVERY_PAIR_UP_TO", 3)
     job, cluster = to.Job(to.models.dlrm(tables=3)), to.Cluster(6, 2, "25Gbps")
     options = SearchOptions(steps=10, confirm="none").settled("operators", 6)
-    search = search_of(job.family(6), cluster, options, 0).search
-    result = search_of(job.family(6), cluster, options, 0).run()
+    search = search_of(Problem(job.family(6), cluster, options)).search
+    result = search_of(Problem(job.family(6), cluster, options)).run()
     base = baseline_fabric("expander", cluster, default_prices(), 0)
     monkeypatch.setattr(scoring, "MOST_MOVES", 0)
     whole = search.space.intern(named_strategies(search.space)["data-parallel"])

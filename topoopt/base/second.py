@@ -1,0 +1,286 @@
+"""A second process that makes some of the calls of a search.
+
+Searches of layouts are mostly plain Python, of which one process runs one line at a time. What
+such a call returns depends on its arguments alone, so no result tells which process made it.
+"""
+
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+from topoopt.base.interrupts import hear_interrupt
+from topoopt.base.processes import python_beside
+
+# Seconds after which who waits for the second process looks for Ctrl-C.
+_LOOK = 0.2
+# What pickle raises for what cannot be sent.
+_UNSENDABLE = (pickle.PicklingError, AttributeError, TypeError, RecursionError)
+
+
+class Task:
+    """A call that either process makes, whichever comes to it first.
+
+    Parameters
+    ----------
+    call : callable
+        The function with the arguments that are known.
+    latest : callable
+        Returns further arguments, as they are when the call is made.
+    shared : mapping
+        What the second process has already.
+    """
+
+    def __init__(
+        self,
+        call: "partial[Any]",
+        latest: Callable[[], Mapping[str, Any]],
+        shared: Mapping[str, Any],
+    ) -> None:
+        self._call, self._latest, self._shared = call, latest, shared
+        self._lock = threading.Lock()
+        self._begun = False
+        # Set once the second process has answered, or will not.
+        self._over = threading.Event()
+        self._answer: tuple[Any] | None = None
+
+    def begin(self) -> bool:
+        """Say whether nobody has begun the call; who asks has then."""
+        with self._lock:
+            first, self._begun = not self._begun, True
+        return first
+
+    def sent(self) -> "partial[Any]":
+        """Return the call without what is shared."""
+        return partial(self._call, **self._latest())
+
+    def end(self, answer: tuple[Any] | None) -> None:
+        """Take what the second process returned; None where it could not."""
+        self._answer = answer
+        self._over.set()
+
+    def result(self, *, hear: bool = False) -> Any:
+        """Return what the call returns, and make it unless the second process has begun it.
+
+        Parameters
+        ----------
+        hear : bool
+            Whether a Ctrl-C that is held back ends the wait.
+
+        Returns
+        -------
+        object
+
+        Raises
+        ------
+        Exception
+            What the call raises.
+        KeyboardInterrupt
+            On Ctrl-C, if it is to be heard.
+        """
+        if not self._over.is_set() and not self.begin():
+            while not self._over.wait(_LOOK):
+                if hear:
+                    hear_interrupt()
+        if self._answer is None:
+            try:
+                self._answer = (self.sent()(**self._shared),)
+            finally:
+                self._over.set()
+        return self._answer[0]
+
+
+class Second:
+    """Calls that are shared with a second process; none is, before it is there.
+
+    Parameters
+    ----------
+    shared : mapping
+        Keyword arguments of every call; sent once.
+    there : bool
+        Whether there is, or will be, a second process.
+    """
+
+    def __init__(self, shared: Mapping[str, Any], *, there: bool = False) -> None:
+        self.shared, self.there = shared, there
+        self._first: deque[Task] = deque()
+        self._spare: list[Task] = []
+        self._more = threading.Condition()
+
+    def start(self, function: Callable[..., Any], **arguments: Any) -> Task:
+        """Let the second process make a call as soon as it can, before those that are shared.
+
+        Parameters
+        ----------
+        function : callable
+            At the top level of a module.
+        **arguments
+            Its own, beside those that are shared.
+
+        Returns
+        -------
+        Task
+        """
+        task = Task(partial(function, **arguments), dict, self.shared)
+        if self.there:
+            with self._more:
+                self._first.append(task)
+                self._more.notify()
+        return task
+
+    def share(
+        self,
+        function: Callable[..., Any],
+        arguments: Sequence[Mapping[str, Any]],
+        latest: Callable[[], Mapping[str, Any]] = dict,
+    ) -> list[Task]:
+        """Let the second process make calls from the last one on.
+
+        Whoever asks for the results from the first one on waits for one call at most.
+
+        Parameters
+        ----------
+        function : callable
+            At the top level of a module.
+        arguments : sequence of mapping
+            For every call its own, beside those that are shared.
+        latest : callable
+            Returns further arguments, as they are when a call is made: nothing that is made of
+            the results may depend on them.
+
+        Returns
+        -------
+        list of Task
+        """
+        tasks = [Task(partial(function, **each), latest, self.shared) for each in arguments]
+        if self.there:
+            with self._more:
+                self._spare += tasks
+                self._more.notify()
+        return tasks
+
+    def following(self) -> Task | None:
+        """Wait for a call that the second process may begin; None once there will be none."""
+        with self._more:
+            while self.there:
+                while self._first or self._spare:
+                    task = self._first.popleft() if self._first else self._spare.pop()
+                    if task.begin():
+                        return task
+                self._more.wait()
+        return None
+
+    def leave(self) -> None:
+        """Give the second process no more calls."""
+        with self._more:
+            self.there = False
+            self._more.notify()
+
+
+@contextmanager
+def second_process(shared: Mapping[str, Any], *, wanted: bool = True) -> Iterator[Second]:
+    """Share calls with a second process while a block runs.
+
+    Parameters
+    ----------
+    shared : mapping
+        Keyword arguments of every call.
+    wanted : bool
+        Whether one is started; without it all calls are made here.
+
+    Yields
+    ------
+    Second
+
+    Notes
+    -----
+    The process says nothing, leaves Ctrl-C to its parent, and ends with it or with the block.
+    Where something cannot be sent, or it dies, calls are made here.
+    """
+    try:
+        sent = pickle.dumps(shared) if wanted else b""
+    except _UNSENDABLE:
+        wanted = False
+    if not wanted:
+        yield Second(shared)
+        return
+    second = Second(shared, there=True)
+    other = python_beside(__name__, answers=True)
+    feeder = threading.Thread(target=_feed, args=(other, sent, second), daemon=True)
+    feeder.start()
+    try:
+        yield second
+    finally:
+        second.leave()
+        other.kill()
+        feeder.join()
+        other.communicate()
+
+
+def _feed(other: Any, shared: bytes, second: Second) -> None:
+    """Send calls to the second process, one at a time, as long as it answers."""
+    task = None
+    try:
+        other.stdin.write(shared)
+        other.stdin.flush()
+        pickle.load(other.stdout)
+        while (task := second.following()) is not None:
+            try:
+                call = pickle.dumps(task.sent())
+            except _UNSENDABLE:
+                task.end(None)
+                continue
+            other.stdin.write(call)
+            other.stdin.flush()
+            task.end(pickle.load(other.stdout))
+    except (OSError, EOFError, pickle.UnpicklingError, ImportError, AttributeError):
+        # It died, or cannot import what it was sent.
+        second.leave()
+        if task is not None:
+            task.end(None)
+
+
+def _serve() -> None:
+    """Make the calls that come, in order, until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What a library prints is no answer.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    calls: SimpleQueue[Any] = SimpleQueue()
+    threading.Thread(target=_receive, args=(calls,), daemon=True).start()
+    shared = calls.get()
+    _answer(answers, ())
+    while True:
+        call = calls.get()
+        try:
+            answer = (call(**shared),)
+        except Exception:  # the other process makes the call again, and raises it there
+            answer = None
+        _answer(answers, answer)
+
+
+def _answer(answers: Any, answer: object) -> None:
+    pickle.dump(answer, answers)
+    answers.flush()
+
+
+def _receive(calls: "SimpleQueue[Any]") -> None:
+    """Read calls; end the process where the input ends or holds what is unknown here."""
+    try:
+        while True:
+            calls.put(pickle.load(sys.stdin.buffer))
+    finally:
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    _serve()
+
+__all__ = ["Second", "Task", "second_process"]

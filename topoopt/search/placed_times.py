@@ -1,0 +1,148 @@
+"""Times of placed layouts, on the ideal switch and on fabrics to compare with.
+
+Each is a function of its arguments alone, so that a second process may work it out.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from parallelism.transformers.family import LayoutFamily
+from parallelism.transformers.placement import Placement
+from topoopt.base.second import Second, Task
+from topoopt.evaluate.least_times import least_hops
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.scoring import Scorer
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.reconfigurable import AnyFabric
+from topoopt.topology.fabrics import ideal_switch
+
+
+class Fastest(NamedTuple):
+    """The fastest of placed layouts on a fabric: its seconds, and its number among these.
+
+    If ``bounded``, the budget did not suffice for the first of them, and the time is a bound that
+    it is not below.
+    """
+
+    bounded: bool
+    time: float
+    number: int
+
+
+def switched_s(problem: Problem[LayoutFamily], placement: Placement, hops: float = 1.0) -> float:
+    """Return the time of a placed layout on a switch of all ports.
+
+    Parameters
+    ----------
+    problem : Problem
+    placement : Placement
+    hops : float
+        Of the ports' rate a byte takes as much as on so many hops.
+
+    Returns
+    -------
+    float
+        Seconds.
+    """
+    cluster = problem.cluster
+    rate = cluster.degree * cluster.port_rate / hops
+    network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
+    fabric = Fabric("ideal-switch", network, routes, {})
+    return Scorer(problem.plain, fabric).simulate(problem.family.represented(placement))
+
+
+def hopped_s(problem: Problem[LayoutFamily], placement: Placement) -> float | None:
+    """Return the time on a switch whose ports are as much slower as bytes take hops.
+
+    Parameters
+    ----------
+    problem : Problem
+    placement : Placement
+
+    Returns
+    -------
+    float or None
+        Seconds; None where bytes take one hop (`least_hops`), as on the switch itself.
+    """
+    hops = least_hops(problem.family.represented(placement), problem.cluster.degree)
+    return switched_s(problem, placement, hops) if hops > 1.0 else None
+
+
+def fastest_on(
+    problem: Problem[LayoutFamily],
+    fabric: AnyFabric,
+    placed: Sequence[tuple[Placement, float]],
+    numbers: Sequence[int],
+    budget: float,
+) -> Fastest:
+    """Return which of some placed layouts is fastest on a fabric.
+
+    Parameters
+    ----------
+    problem : Problem
+    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
+    placed : sequence of (Placement, float)
+        With their seconds on the ideal switch.
+    numbers : sequence of int
+        Of those that are tried, in this order, but for those that cannot be expected to do
+        better, until the budget is spent.
+    budget : float
+        Work, as of `topoopt.evaluate.scoring.Scorer`.
+
+    Returns
+    -------
+    Fastest
+    """
+    found, spent = Fastest(bounded=False, time=float("inf"), number=numbers[0]), 0.0
+    for number in numbers:
+        placement, ideal_s = placed[number]
+        if ideal_s < found.time and spent < budget:
+            scorer = Scorer(problem.plain, fabric, budget=budget - spent)
+            time = scorer.simulate(problem.family.represented(placement), found.time)
+            spent += scorer.work
+            if scorer.bounded:
+                if found.time == float("inf"):
+                    return Fastest(bounded=True, time=time, number=number)
+                break
+            if time < found.time:
+                found = Fastest(bounded=False, time=time, number=number)
+    return found
+
+
+def compared_on(
+    second: Second,
+    fabrics: Sequence[AnyFabric],
+    placed: Sequence[tuple[Placement, float]],
+    budget: float,
+) -> list[list[Task]]:
+    """Begin to look for the fastest of placed layouts on fabrics.
+
+    Parameters
+    ----------
+    second : Second
+        Shares the problem.
+    fabrics : sequence of Fabric, GpuPorts, DirectCircuits or WindowedCircuits
+    placed : sequence of (Placement, float)
+        As in `fastest_on`, in the order in which they are tried.
+    budget : float
+        As in `fastest_on`.
+
+    Returns
+    -------
+    list of list of Task
+        Of each fabric those that give what is `Fastest` of every other layout, of which the least
+        is the fastest. The second half has half of the budget.
+    """
+    halves = [range(begin, len(placed), 2) for begin in range(min(2, len(placed)))]
+    tasks = second.share(
+        fastest_on,
+        [
+            {"fabric": fabric, "placed": placed, "numbers": half, "budget": budget / (1 + begin)}
+            for fabric in fabrics
+            for begin, half in enumerate(halves)
+        ],
+    )
+    return [tasks[i : i + len(halves)] for i in range(0, len(tasks), len(halves))]
+
+
+__all__ = ["Fastest", "compared_on", "fastest_on", "hopped_s", "switched_s"]
