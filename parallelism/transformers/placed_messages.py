@@ -1,5 +1,7 @@
 """What the ranks of a placed layout send in a pass, as tasks of a graph."""
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -33,6 +35,9 @@ class Messages:
     def __init__(self, placement: Placement, loads: Loads, shape: Shape, tasks: TaskList) -> None:
         self.placement, self.layout = placement, placement.layout
         self.loads, self.shape, self.tasks = loads, shape, tasks
+        # Of exchanges of the shape, by their identity.
+        self._groups: dict[int, IntArray] = {}
+        self._sorted: dict[int, _Sorted] = {}
 
     def send(
         self,
@@ -54,20 +59,21 @@ class Messages:
         source = self.shape.home[stage]
         target = self.shape.home[(stage + step) % self.layout.pipeline]
         called = self.shape.sends.get((stage, step))
-        away = np.flatnonzero(source != target)
         here = source == target
         found = [np.where(here, task, NOBODY) for task in gate] if here.any() else []
-        if away.size:
-            size = self.loads.boundary_bytes / shares
-            before = [task[away] for task in gate + earlier]
-            label = (part, phase, microbatch)
-            for share in range(shares):
-                sent = np.full(source.size, NOBODY, dtype=np.int64)
-                sent[away] = self.tasks.add(
-                    TaskKind.TRANSFER, source[away] + share, target[away] + share, size, before,
-                    label, element=None if called is None else called[away],
-                )  # fmt: skip
-                found.append(sent)
+        if here.all():
+            return found
+        size = self.loads.boundary_bytes / shares
+        label = (part, phase, microbatch)
+        away = slice(None) if not here.any() else np.flatnonzero(~here)
+        before = [task[away] for task in gate + earlier]
+        for share in range(shares):
+            sent = np.full(source.size, NOBODY, dtype=np.int64)
+            sent[away] = self.tasks.add(
+                TaskKind.TRANSFER, source[away] + share, target[away] + share, size, before,
+                label, element=None if called is None else called[away],
+            )  # fmt: skip
+            found.append(sent)
         return found
 
     def collective(
@@ -80,7 +86,10 @@ class Messages:
         delay: float = 0.0,
     ) -> list[IntArray]:
         """Add one collective a group; return those of each rank."""
-        groups = np.array([self.tasks.group(servers) for servers in over.servers])
+        groups = self._groups.get(id(over))
+        if groups is None:
+            groups = np.array([self.tasks.group(servers) for servers in over.servers])
+            self._groups[id(over)] = groups
         before = [task[over.members] for task in waits]
         made = self.tasks.add(
             kind, groups, None, size / over.shares, before, label, delay, over.element
@@ -142,19 +151,49 @@ class Messages:
         """Send what each rank has for each other of its group; return what brings it to each."""
         if size == 0.0 or not over.source.size:
             return []
-        sent = np.zeros(over.source.size, dtype=np.int64)
-        for weight in np.unique(over.weight).tolist():
-            these = np.flatnonzero(over.weight == weight)
-            before = [_pick(task, over.senders[these]) for task in gate]
+        known = self._sorted.get(id(over))
+        if known is None:
+            known = self._sorted[id(over)] = _by_weight(over)
+        sent = np.empty(over.source.size, dtype=np.int64)
+        for weight, these, senders in known.kinds:
+            before = [_pick(task, senders) for task in gate]
             sent[these] = self.tasks.add(
                 TaskKind.TRANSFER, over.source[these], over.target[these], weight * size, before,
                 label, element=None if over.element is None else over.element[these],
             )  # fmt: skip
-        arrived = _pick(sent, over.into)
-        return list(arrived.T)
+        return list(_pick(sent, known.into).T)
 
 
-def _pick(tasks: IntArray, which: IntArray) -> IntArray:
+class _Places(NamedTuple):
+    """Places in an array, and where none is meant, if anywhere."""
+
+    which: IntArray
+    none: npt.NDArray[np.bool_] | None
+
+
+class _Sorted(NamedTuple):
+    """An all-to-all with its pairs by their weights: of each the pairs, and who sends."""
+
+    kinds: list[tuple[float, IntArray, _Places]]
+    into: _Places
+
+
+def _by_weight(over: AllToAll) -> _Sorted:
+    kinds = []
+    for weight in np.unique(over.weight).tolist():
+        these = np.flatnonzero(over.weight == weight)
+        kinds.append((weight, these, _places(over.senders[these])))
+    return _Sorted(kinds, _places(over.into))
+
+
+def _places(which: IntArray) -> _Places:
+    none = which < 0
+    return _Places(np.maximum(which, 0), none if none.any() else None)
+
+
+def _pick(tasks: IntArray, places: _Places) -> IntArray:
     """Return entries of an array, `NOBODY` where none is meant."""
-    picked: npt.NDArray[np.int64] = np.where(which >= 0, tasks[np.maximum(which, 0)], NOBODY)
+    picked = tasks[places.which]
+    if places.none is not None:
+        picked[places.none] = NOBODY
     return picked

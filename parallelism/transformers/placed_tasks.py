@@ -93,7 +93,7 @@ def represented_tasks(
 
 
 class _Made(NamedTuple):
-    """Tasks of a pass that others wait for, counted from its first, and how many it has.
+    """Tasks of a pass that others wait for, and how many it has.
 
     Those that the next pass of its ranks waits for, and those that the reader of its outputs
     does (None: nobody reads them).
@@ -129,6 +129,7 @@ class _Builder:
         self.messages = Messages(placement, loads, shape, self.tasks)
         self.ranks = shape.ranks
         self.order = pass_order(schedule, placement.layout.zero)
+        self.template: list[int] = self.order.template.tolist()
         self.made: dict[int, _Made] = {}
         self.begin: IntArray = np.zeros(self.order.kind.size, dtype=np.int64)
         self.gathered: list[list[IntArray]] = [[] for _ in range(self.stages)]
@@ -141,10 +142,10 @@ class _Builder:
         sizes = np.zeros(count, dtype=np.int64)  # of templates
         at = 0
         for number in [*np.flatnonzero(order.template == np.arange(count)).tolist(), count]:
-            # Repetitions of passes that were added before.
-            size = sizes[order.template[at:number]]
-            self.begin[at:number] = self.tasks.tasks + np.cumsum(size) - size
-            self.tasks.skip(int(size.sum()))
+            if at < number:  # repetitions of passes that were added before
+                size = sizes[order.template[at:number]]
+                self.begin[at:number] = self.tasks.tasks + np.cumsum(size) - size
+                self.tasks.skip(int(size.sum()))
             if number < count:
                 self.begin[number] = self.tasks.tasks
                 self._pass(number)
@@ -173,17 +174,18 @@ class _Builder:
         """Return the tasks of a pass that others wait for; none of no pass."""
         if number < 0:
             return []
-        made = self.made[int(self.order.template[number])]
-        tasks = made.sent if sent else made.gate
-        begin = int(self.begin[number])
-        return [np.where(each >= 0, each + begin, NOBODY) for each in tasks or []]
+        template = self.template[number]
+        made = self.made[template]
+        tasks = (made.sent if sent else made.gate) or []
+        moved = self.begin[number] - self.begin[template]
+        return tasks if moved == 0 else [each + moved for each in tasks]
 
     def _span(self, number: int) -> tuple[int, int]:
         """Return where the tasks of a pass begin and end; (0, 0) of no pass."""
         if number < 0:
             return 0, 0
         begin = int(self.begin[number])
-        return begin, begin + self.made[int(self.order.template[number])].size
+        return begin, begin + self.made[self.template[number]].size
 
     def _pass(self, number: int) -> None:
         """Add one pass of all ranks of a stage, task by task."""
@@ -203,16 +205,12 @@ class _Builder:
         sent = None
         if kind in SENDS and 0 <= part + SENDS[kind][0] < self.parts:
             sent = self.messages.send(kind, stage, label, gate, self._outputs(earlier, sent=True))
-        begin = mark.tasks
         origins = (
             self._span(before),
             *((0, 0) if other == before else self._span(other) for other in (sender, earlier)),
         )
         self.made[number] = _Made(
-            self.tasks.tasks - begin,
-            _counted(gate, begin),
-            None if sent is None else _counted(sent, begin),
-            self.tasks.since(mark, origins),
+            self.tasks.tasks - mark.tasks, gate, sent, self.tasks.since(mark, origins)
         )
 
     def _new(
@@ -353,8 +351,3 @@ class _Builder:
             )  # fmt: skip
             self.reduced[0].append(done)
             self.reduced[-1].append(done)
-
-
-def _counted(tasks: list[IntArray], begin: int) -> list[IntArray]:
-    """Return tasks counted from one of them."""
-    return [np.where(each >= 0, each - begin, NOBODY) for each in tasks]

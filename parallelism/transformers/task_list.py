@@ -16,8 +16,8 @@ from parallelism.transformers.placement import Placement
 IntArray = npt.NDArray[np.int64]
 Label = tuple[int, Phase, int]
 """Part of the model, phase and microbatch of a task."""
-NOBODY = -1
-"""Stands in a list of tasks to wait for where there is none."""
+NOBODY = -(1 << 40)
+"""Stands in a list of tasks to wait for where there is none. It is negative even if moved."""
 
 
 class Mark(NamedTuple):
@@ -48,11 +48,12 @@ class _Block(NamedTuple):
     begin: int
     kind: int
     first: IntArray
-    second: IntArray
+    second: IntArray | None
     size: float
     delay: float
     label: Label
-    element: IntArray
+    element: IntArray | None
+    waits: int
 
 
 @dataclass
@@ -61,8 +62,7 @@ class TaskList:
 
     tasks: int = 0
     _blocks: list[_Block] = field(default_factory=list)
-    _before: list[IntArray] = field(default_factory=list)
-    _after: list[IntArray] = field(default_factory=list)
+    _waits: list[IntArray] = field(default_factory=list)
     _groups: dict[Group, int] = field(default_factory=dict)
     _repeated: list[tuple[Repeated, IntArray, IntArray]] = field(default_factory=list)
 
@@ -87,7 +87,7 @@ class TaskList:
         size, delay : float
             Of each of them.
         waits : list of int64 array, shape (block,) or (block, any)
-            Tasks that each waits for, `NOBODY` where there is none.
+            Tasks that each waits for, `NOBODY` or any negative number where there is none.
         label : Label
         element : int64 array, shape (block,), optional
             What each task stands for; -1 by default.
@@ -97,16 +97,13 @@ class TaskList:
         int64 array, shape (block,)
             Numbers of the tasks.
         """
-        numbers = np.arange(self.tasks, self.tasks + first.size)
-        other = np.full(first.size, -1, dtype=np.int64) if second is None else second
-        called = np.full(first.size, -1, dtype=np.int64) if element is None else element
-        block = _Block(self.tasks, int(kind), first, other, size, delay, label, called)
+        begin = self.tasks
         self.tasks += first.size
-        self._blocks.append(block)
-        for wait in waits:
-            self._before.append(wait.ravel())
-            self._after.append(numbers if wait.ndim == 1 else np.repeat(numbers, wait.shape[1]))
-        return numbers
+        self._blocks.append(
+            _Block(begin, int(kind), first, second, size, delay, label, element, len(waits))
+        )
+        self._waits += waits
+        return np.arange(begin, self.tasks)
 
     def group(self, servers: Group) -> int:
         """Return the number of a group of servers."""
@@ -114,7 +111,7 @@ class TaskList:
 
     def mark(self) -> Mark:
         """Return how much the list holds now."""
-        return Mark(self.tasks, len(self._blocks), len(self._before))
+        return Mark(self.tasks, len(self._blocks), len(self._waits))
 
     def since(self, mark: Mark, origins: tuple[tuple[int, int], ...]) -> Repeated:
         """Return what was added since a mark, to be repeated.
@@ -143,17 +140,20 @@ class TaskList:
         """
         self._repeated.append((known, begins, microbatches))
 
-    def _edges(self, known: Repeated) -> list[tuple[IntArray, IntArray]]:
-        """Return dependencies on its own tasks, and on those of each origin, from their begins."""
+    def _edges(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Return both tasks of all dependencies of blocks, and where those of each wait begin."""
         none = np.zeros(0, dtype=np.int64)
-        waits = slice(known.first.waits, known.last.waits)
-        before = np.concatenate([none, *self._before[waits]])
-        after = np.concatenate([none, *self._after[waits]]) - known.first.tasks
-        edges = []
-        for begin, end in ((known.first.tasks, known.last.tasks), *known.origins):
-            own = (before >= begin) & (before < end)
-            edges.append((before[own] - begin, after[own]))
-        return edges
+        before = np.concatenate([none, *(wait.ravel() for wait in self._waits)])
+        sizes = np.array([wait.size for wait in self._waits], dtype=np.int64)
+        edge = starts(sizes)
+        # Of each block where its tasks begin, how many they are, and how many waits they have.
+        begin, rows, waits = np.array(
+            [(block.begin, block.first.size, block.waits) for block in self._blocks], dtype=np.int64
+        ).reshape(-1, 3).T  # fmt: skip
+        width = sizes // np.maximum(np.repeat(rows, waits), 1)
+        place = np.arange(before.size) - np.repeat(edge[:-1], sizes)
+        row = place // np.repeat(width, sizes)
+        return before, np.repeat(np.repeat(begin, waits), sizes) + row, edge
 
     def finish(
         self, placement: Placement, server_of_device: IntArray
@@ -162,7 +162,6 @@ class TaskList:
         from parallelism.transformers.task_list_kernels import successor_lists
 
         count = self.tasks
-        none = np.zeros(0, dtype=np.int64)
         sizes = np.array([block.first.size for block in self._blocks], dtype=np.int64)
         offset = starts(sizes)
         # Of each task its place among those of all blocks, or the place of the one it repeats.
@@ -170,22 +169,29 @@ class TaskList:
         like[spread(np.array([block.begin for block in self._blocks], dtype=np.int64), sizes)] = (
             np.arange(offset[-1])
         )
-        before, after = [none, *self._before], [none, *self._after]
+        waited, waiting, edge = self._edges()
+        before, after = [waited], [waiting]
         for known, begins, _ in self._repeated:
             own, size = begins[:, :1], known.last.tasks - known.first.tasks
-            first = offset[known.first.blocks]
-            like[own + np.arange(size)] = np.arange(first, first + size)
-            for number, (waited, waits) in enumerate(self._edges(known)):
-                before.append((begins[:, number : number + 1] + waited).ravel())
-                after.append((own + waits).ravel())
+            place = offset[known.first.blocks]
+            like[own + np.arange(size)] = np.arange(place, place + size)
+            edges = slice(edge[known.first.waits], edge[known.last.waits])
+            for number, (begin, end) in enumerate(
+                ((known.first.tasks, known.last.tasks), *known.origins)
+            ):
+                among = (waited[edges] >= begin) & (waited[edges] < end)
+                waits = own + waiting[edges][among] - known.first.tasks
+                before.append(
+                    (begins[:, number : number + 1] + waited[edges][among] - begin).ravel()
+                )
+                after.append(waits.ravel())
         kind, first, second, amounts, delay, operator, phase, part, element = (
             values[like] for values in _columns(self._blocks, sizes)
         )
         for known, begins, microbatches in self._repeated:
             size = known.last.tasks - known.first.tasks
             part[begins[:, :1] + np.arange(size)] = microbatches[:, None]
-        waited, waiting = np.concatenate(before), np.concatenate(after)
-        offsets, successors = successor_lists(waited, waiting, count)
+        offsets, successors = successor_lists(np.concatenate(before), np.concatenate(after), count)
         graph = TaskGraph(
             servers=placement.servers,
             devices=server_of_device.size,
@@ -209,6 +215,15 @@ class TaskList:
 def _columns(blocks: list[_Block], sizes: IntArray) -> tuple[npt.NDArray[Any], ...]:
     """Return all columns of all tasks: those of `TaskGraph`, and what each stands for."""
     none = np.zeros(0, dtype=np.int64)
+    minus = np.full(sizes.max(initial=0), -1, dtype=np.int64)
+
+    def column(values: list[IntArray | None]) -> IntArray:
+        """Join columns of blocks, -1 where there is none."""
+        filled = [
+            minus[:size] if value is None else value
+            for value, size in zip(values, sizes.tolist(), strict=True)
+        ]
+        return np.concatenate([none, *filled])
 
     def each(values: list[int]) -> IntArray:
         return np.repeat(np.array(values, dtype=np.int64), sizes)
@@ -219,9 +234,9 @@ def _columns(blocks: list[_Block], sizes: IntArray) -> tuple[npt.NDArray[Any], .
     return (
         each([block.kind for block in blocks]),
         np.concatenate([none, *(block.first for block in blocks)]),
-        np.concatenate([none, *(block.second for block in blocks)]),
+        column([block.second for block in blocks]),
         amounts([block.size for block in blocks]),
         amounts([block.delay for block in blocks]),
         *(each([int(block.label[row]) for block in blocks]) for row in range(3)),
-        np.concatenate([none, *(block.element for block in blocks)]),
+        column([block.element for block in blocks]),
     )

@@ -122,7 +122,7 @@ def look_at(problem: Problem[LayoutFamily], layouts: Sequence[Layout], best: flo
 
 def survey(
     problem: Problem[LayoutFamily],
-    second: Second,
+    second: Second | None = None,
     progress: Callable[[int, int, float], None] | None = None,
 ) -> Survey:
     """Look at every layout of the job's choices.
@@ -130,7 +130,7 @@ def survey(
     Parameters
     ----------
     problem : Problem
-    second : Second
+    second : Second, optional
         Shares the problem.
     progress : callable, optional
         Given layouts done, their number, and the best estimate so far.
@@ -144,6 +144,7 @@ def survey(
     InfeasibleError
         If no layout is legal, or none fits in memory.
     """
+    second = Second({"problem": problem}) if second is None else second
     family = problem.family
     layouts = family.layouts()
     found: list[Candidate] = []

@@ -22,6 +22,7 @@ from routing import routes as routes_module
 from topoopt.bounds.everything import everything_bound, wirings_of
 from topoopt.bounds.layouts import layout_bound, passes_bound, tightened_bound
 from topoopt.evaluate import problem as problem_module
+from topoopt.evaluate.problem import Problem
 from topoopt.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.fabrics.baselines import baseline_fabric
@@ -90,7 +91,7 @@ def uses_of(layout):
 
 
 def test_the_survey_bounds_and_orders_all_that_fits() -> None:
-    found = survey(FAMILY, CLUSTER)
+    found = survey(Problem(FAMILY, CLUSTER))
     wirings = wirings_of(FAMILY, CLUSTER)
     layouts = enumerate_layouts(SMALL, 16, 4, 16, 2048, JOB.choices)
     assert found.layouts == len(layouts)
@@ -100,9 +101,9 @@ def test_the_survey_bounds_and_orders_all_that_fits() -> None:
     tight = [
         tightened_bound(FAMILY, wirings, x, b)[0].seconds for x, b in zip(fit, loose, strict=True)
     ]
-    assert found.bound.seconds == pytest.approx(min(tight), rel=1e-12)
-    assert min(b.seconds for b in loose) < found.bound.seconds
-    assert everything_bound(FAMILY, CLUSTER) == found.bound
+    assert found.least.result().seconds == pytest.approx(min(tight), rel=1e-12)
+    assert min(b.seconds for b in loose) < found.least.result().seconds
+    assert everything_bound(FAMILY, CLUSTER) == found.least.result()
     estimates = [candidate.estimate_s for candidate in found.candidates]
     assert estimates == sorted(estimates)
     assert all(candidate.memory_bytes <= FAMILY.memory_limit for candidate in found.candidates)
@@ -348,7 +349,7 @@ def test_options_that_do_not_go_together(monkeypatch, capsys, options, said) -> 
 
 
 def test_simulated_layouts_differ_before_they_repeat() -> None:
-    candidates = survey(FAMILY, CLUSTER).candidates
+    candidates = survey(Problem(FAMILY, CLUSTER)).candidates
     whole = diverse(candidates, 10**6)
     assert {id(one) for one in whole} == {id(one) for one in candidates}
     first = diverse(candidates, 6)
@@ -371,7 +372,7 @@ def test_no_pipeline_schedule_is_left_out_for_the_estimates_of_another() -> None
         job.family(16).choices, pipeline=(16,), microbatch=(1,), recompute=("none",), expert=(8,),
         schedules=("1f1b", "interleaved", "breadth-first", "zero-bubble", "zero-bubble-v"),
     )  # fmt: skip
-    candidates = survey(replace(job.family(16), choices=choices), cluster).candidates
+    candidates = survey(Problem(replace(job.family(16), choices=choices), cluster)).candidates
     best = candidates[0].estimate_s
     rivals = {c.layout.schedule for c in candidates if c.estimate_s <= 1.5 * best}
     assert not {one.layout.schedule for one in candidates[:20]} >= rivals

@@ -10,6 +10,7 @@ from parallelism.transformers.placement import Placement
 from topoopt.evaluate.problem import Problem
 from topoopt.problem.options import SearchOptions
 from topoopt.search.layouts import LayoutSearch
+from topoopt.search.placed_times import switched_s
 
 
 def searched(name, ports, batch, stack="megatron-core", servers=8):
@@ -21,9 +22,9 @@ def searched(name, ports, batch, stack="megatron-core", servers=8):
 def compared(search, layouts):
     """Return estimates and simulated times, seconds."""
     family, cluster = search.family, search.cluster
-    rate, switch = cluster.degree * cluster.port_rate, search._ideal()
+    rate = cluster.degree * cluster.port_rate
     pairs = [
-        (family.estimate(layout, rate), search._time(switch, Placement(layout, 8)))
+        (family.estimate(layout, rate), switched_s(search.problem, Placement(layout, 8)))
         for layout in layouts
     ]
     return np.array(pairs).T

@@ -71,7 +71,8 @@ def test_layouts_like_the_plans_are_among_them(built):
     plain.run()
     simulated = {one.candidate.layout for one in plain.placed}
     assert not any(plain.resembles(one.placement) for one in plain.placed)
-    other = next(c for c in survey(family, cluster).candidates if c.layout not in simulated)
+    candidates = survey(plain.problem).candidates
+    other = next(c for c in candidates if c.layout not in simulated)
     like = family.placements(other.layout)[-1]
     on_more_servers = replace(like, layout=replace(like.layout, data=2 * like.layout.data))
     search = LayoutSearch(Problem(family, cluster, options), like=on_more_servers)
