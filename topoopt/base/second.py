@@ -7,6 +7,7 @@ such a call returns depends on its arguments alone, so no result tells which pro
 import os
 import pickle
 import signal
+import subprocess
 import sys
 import threading
 from collections import deque
@@ -62,9 +63,10 @@ class Task:
         return partial(self._call, **self._latest())
 
     def end(self, answer: tuple[Any] | None) -> None:
-        """Take what the second process returned; None where it could not."""
-        self._answer = answer
-        self._over.set()
+        """Take what the second process returned, unless it is known; None where it could not."""
+        if not self._over.is_set():
+            self._answer = answer
+            self._over.set()
 
     def result(self, *, hear: bool = False) -> Any:
         """Return what the call returns, and make it unless the second process has begun it.
@@ -224,8 +226,9 @@ def second_process(shared: Mapping[str, Any], *, wanted: bool = True) -> Iterato
         other.communicate()
 
 
-def _feed(other: Any, shared: bytes, second: Second) -> None:
+def _feed(other: "subprocess.Popen[bytes]", shared: bytes, second: Second) -> None:
     """Send calls to the second process, one at a time, as long as it answers."""
+    assert other.stdin is not None and other.stdout is not None
     task = None
     try:
         other.stdin.write(shared)
@@ -240,8 +243,9 @@ def _feed(other: Any, shared: bytes, second: Second) -> None:
             other.stdin.write(call)
             other.stdin.flush()
             task.end(pickle.load(other.stdout))
-    except (OSError, EOFError, pickle.UnpicklingError, ImportError, AttributeError):
-        # It died, or cannot import what it was sent.
+    except (OSError, EOFError, pickle.UnpicklingError):
+        pass  # it died, or was ended
+    finally:
         second.leave()
         if task is not None:
             task.end(None)

@@ -72,8 +72,8 @@ from topoopt.search.result import SearchResult
 from topoopt.search.scheduled import scheduled_search
 from topoopt.search.search_state import Keeper
 
-# Layouts from which on a second process looks at some: it takes a second to start.
-_MANY_LAYOUTS = 1000
+# GPUs from which on a second process helps to search layouts: it takes a second to start.
+_MANY_GPUS = 64
 
 
 def optimize_once(
@@ -138,7 +138,7 @@ def _worth_two(family: AnyFamily) -> bool:
     """Whether a second process is worth its start: it finds what it needs compiled."""
     return (
         isinstance(family, LayoutFamily)
-        and len(family.layouts()) >= _MANY_LAYOUTS
+        and family.gpus >= _MANY_GPUS
         and usable_cores() > 1
         and kernels_are_shared()
         and compiled_cache_is_warm("fabric_*/*")

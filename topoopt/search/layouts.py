@@ -435,9 +435,16 @@ class LayoutSearch:
         return tried[found.number][0], found.time
 
     def _tried(self) -> list[tuple[Placement, float]]:
-        """Return the placed layouts that are tried on other fabrics, in order."""
-        first = [one for one in self.placed if self.resembles(one.placement)]
-        return [(one.placement, one.ideal_s) for one in [*first, *self.placed[:_COMPARED]]]
+        """Return the placed layouts that are tried on other fabrics, in order.
+
+        Every layout has its turn before others of its placements have: fabrics of many servers
+        leave work for a dozen.
+        """
+        own = [one for one in self.placed if self.resembles(one.placement)]
+        firsts = {one.candidate.layout: one for one in reversed(self.placed[:_COMPARED])}
+        first = sorted(firsts.values(), key=_ideal_s)
+        tried = dict.fromkeys([*own, *first, *self.placed[:_COMPARED]])
+        return [(one.placement, one.ideal_s) for one in tried]
 
 
 __all__ = ["LayoutSearch", "Placed"]
