@@ -5,6 +5,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+"""Environment variables that say how many threads libraries use."""
+
 
 def usable_cores() -> int:
     """Return the number of processors that this process may use."""
@@ -12,6 +15,19 @@ def usable_cores() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
         return os.cpu_count() or 1
+
+
+def granted_cores() -> int:
+    """Return the processors that one search may keep busy.
+
+    Returns
+    -------
+    int
+        The usable ones, or as many as libraries may have threads (`THREAD_VARIABLES`), if that is
+        less: so workers share the cores.
+    """
+    given = [os.environ.get(name, "") for name in THREAD_VARIABLES]
+    return min([usable_cores(), *(int(each) for each in given if each.isdecimal())])
 
 
 def python_beside(
@@ -45,4 +61,4 @@ def python_beside(
     )
 
 
-__all__ = ["python_beside", "usable_cores"]
+__all__ = ["THREAD_VARIABLES", "granted_cores", "python_beside", "usable_cores"]

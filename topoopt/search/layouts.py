@@ -430,8 +430,8 @@ class LayoutSearch:
         placement : Placement
         time : float
         """
-        tried = self._tried()
-        found = fastest_on(self.problem, fabric, tried, range(len(tried)), float("inf"))
+        tried, work = self._tried(), float("inf")
+        found = fastest_on(self.problem, fabric, tried, range(len(tried)), work, work)
         return tried[found.number][0], found.time
 
     def _tried(self) -> list[tuple[Placement, float]]:

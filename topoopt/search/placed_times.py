@@ -74,6 +74,7 @@ def fastest_on(
     placed: Sequence[tuple[Placement, float]],
     numbers: Sequence[int],
     budget: float,
+    first: float,
 ) -> Fastest:
     """Return which of some placed layouts is fastest on a fabric.
 
@@ -86,8 +87,8 @@ def fastest_on(
     numbers : sequence of int
         Of those that are tried, in this order, but for those that cannot be expected to do
         better, until the budget is spent.
-    budget : float
-        Work, as of `topoopt.evaluate.scoring.Scorer`.
+    budget, first : float
+        Work, as of `topoopt.evaluate.scoring.Scorer`, for all of them, and for the first.
 
     Returns
     -------
@@ -97,7 +98,7 @@ def fastest_on(
     for number in numbers:
         placement, ideal_s = placed[number]
         if ideal_s < found.time and spent < budget:
-            scorer = Scorer(problem.plain, fabric, budget=budget - spent)
+            scorer = Scorer(problem.plain, fabric, budget=budget - spent if spent else first)
             time = scorer.simulate(problem.family.represented(placement), found.time)
             spent += scorer.work
             if scorer.bounded:
@@ -131,16 +132,19 @@ def compared_on(
     -------
     list of list of Task
         Of each fabric those that give what is `Fastest` of every other layout, of which the least
-        is the fastest. The second half has half of the budget.
+        is the fastest. Each half has half of the budget, but the first layout all of it.
     """
-    halves = [range(begin, len(placed), 2) for begin in range(min(2, len(placed)))]
+    halves = [
+        {
+            "numbers": range(begin, len(placed), 2),
+            "budget": budget / 2,
+            "first": budget / (1 + begin),
+        }
+        for begin in range(min(2, len(placed)))
+    ]
     tasks = second.share(
         fastest_on,
-        [
-            {"fabric": fabric, "placed": placed, "numbers": half, "budget": budget / (1 + begin)}
-            for fabric in fabrics
-            for begin, half in enumerate(halves)
-        ],
+        [{"fabric": fabric, "placed": placed, **half} for fabric in fabrics for half in halves],
     )
     return [tasks[i : i + len(halves)] for i in range(0, len(tasks), len(halves))]
 
