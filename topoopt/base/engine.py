@@ -19,15 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 from codesign_base import InputError
 from topoopt.base.calls import Call, WorkerDied
-from topoopt.base.processes import usable_cores
+from topoopt.base.processes import THREAD_VARIABLES, usable_cores
 from topoopt.base.ray_engine import ray_workers
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 LOCAL, RAY = "local", "ray"
-# Threads of libraries inside a worker, so that workers do not fight over the cores.
-_THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 DIED = "a worker process died (out of memory?); try fewer workers"
 
 # Runs a list of jobs; yields place and result of each as it finishes.
@@ -281,7 +279,7 @@ def _local_workers(workers: int, shared: Mapping[str, Any]) -> Iterator[Runner]:
 def _threads_shared(workers: int) -> Iterator[None]:
     """Let processes started in the block use their share of the cores for threads."""
     each = str(max(1, usable_cores() // workers))
-    ours = [name for name in _THREAD_VARIABLES if name not in os.environ]
+    ours = [name for name in THREAD_VARIABLES if name not in os.environ]
     os.environ.update(dict.fromkeys(ours, each))
     try:
         yield

@@ -11,7 +11,7 @@ from codesign_base.jit import compiled_cache_is_warm, kernels_are_shared
 from parallelism.taskgraph import traffic_of
 from parallelism.transformers.family import LayoutFamily
 from topoopt.base.interrupts import interrupts_between_steps
-from topoopt.base.processes import usable_cores
+from topoopt.base.processes import granted_cores
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.second import Second, second_process
 from topoopt.base.side_by_side import Beside
@@ -139,7 +139,7 @@ def _worth_two(family: AnyFamily) -> bool:
     return (
         isinstance(family, LayoutFamily)
         and family.gpus >= _MANY_GPUS
-        and usable_cores() > 1
+        and granted_cores() > 1
         and kernels_are_shared()
         and compiled_cache_is_warm("fabric_*/*")
     )

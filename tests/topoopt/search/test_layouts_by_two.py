@@ -109,7 +109,7 @@ def test_a_family_is_sent_without_what_was_built():
     "reason", [None, "one core", "few GPUs", "operators", "not compiled before", "no cache"]
 )
 def test_a_second_process_is_started_where_it_is_worth_it(monkeypatch, reason):
-    monkeypatch.setattr(once, "usable_cores", lambda: 1 if reason == "one core" else 2)
+    monkeypatch.setattr(once, "granted_cores", lambda: 1 if reason == "one core" else 2)
     monkeypatch.setattr(once, "_MANY_GPUS", 17 if reason == "few GPUs" else 16)
     monkeypatch.setattr(once, "kernels_are_shared", lambda: reason != "no cache")
     warm = reason != "not compiled before"
