@@ -1,10 +1,11 @@
-"""CPU seconds and memory of whole plans of transformers, as ratios to another version.
+"""Seconds and memory of whole plans of transformers, as ratios to another version.
 
 Run by hand, a case or all: ``python benchmarks/bench_plans.py [--before DIRECTORY] [CASE ...]``.
 ``--before`` names a checkout of the version to compare with, such as one made by
 ``git worktree add ../before 1fe78af``. Every plan is made in a process of its own, after small
-ones that compile the kernels. What fails, or passes the limits, says so; ratios are of user and
-system seconds of all threads, so that a busy machine hardly changes them.
+ones that compile the kernels. What fails, or passes the limits, says so. CPU seconds are user and
+system seconds of all threads and processes, which a busy machine hardly changes; seconds of the
+clock need an idle one with two cores.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
@@ -38,8 +40,12 @@ def _limited() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
 
 
-def measured(root: Path, *words: str) -> tuple[float, float] | None:
-    """Return CPU seconds and GB of a command of a checkout; None if it fails or takes too much."""
+def measured(root: Path, *words: str) -> tuple[float, float, float] | None:
+    """Return seconds, CPU seconds and GB of a checkout's command; None if it fails, or is too much.
+
+    GB are of the largest of its processes.
+    """
+    begun = time.monotonic()
     child = subprocess.Popen(
         [sys.executable, "-m", "topoopt.cli", *words],
         env=os.environ | {"PYTHONPATH": str(root)},
@@ -52,7 +58,8 @@ def measured(root: Path, *words: str) -> tuple[float, float] | None:
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         return None
-    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e9
+    cpu = used.ru_utime + used.ru_stime
+    return time.monotonic() - begun, cpu, used.ru_maxrss * 1024 / 1e9
 
 
 def plan_of(model: str, servers: int, batch: int, path: Path) -> tuple[str, ...]:
@@ -72,7 +79,10 @@ def main() -> None:
     for case in asked.case:
         if case not in CASES:
             parser.error(f"case is {case!r}; choose some of {', '.join(CASES)}")
-    print("case                  plan s     GB  verify s   plan / before  GB / before")
+    print(
+        "case                       s   CPU s     GB  verify"
+        "   s / before  CPU / before  GB / before"
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.json"
         roots = [HERE] if asked.before is None else [asked.before.resolve(), HERE]
@@ -86,9 +96,12 @@ def main() -> None:
                 print(f"{case:20}   fails, or takes too much", flush=True)
                 continue
             checked = measured(HERE, "verify", str(path))
-            verify = "fails" if checked is None else f"{checked[0]:.1f}"
-            ratio = f"{now[0] / before[0]:13.2f} {now[1] / before[1]:12.2f}" if before else ""
-            print(f"{case:20} {now[0]:7.1f} {now[1]:6.2f} {verify:>9}   {ratio}", flush=True)
+            verify = "fails" if checked is None else f"{checked[1]:.1f}"
+            ratios = [a / b for a, b in zip(now, before, strict=True)] if before else []
+            said = "".join(f"{ratio:13.2f}" for ratio in ratios)
+            print(
+                f"{case:20} {now[0]:7.1f} {now[1]:7.1f} {now[2]:6.2f} {verify:>7}{said}", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -176,15 +176,13 @@ class TaskList:
             place = offset[known.first.blocks]
             like[own + np.arange(size)] = np.arange(place, place + size)
             edges = slice(edge[known.first.waits], edge[known.last.waits])
-            for number, (begin, end) in enumerate(
-                ((known.first.tasks, known.last.tasks), *known.origins)
-            ):
-                among = (waited[edges] >= begin) & (waited[edges] < end)
-                waits = own + waiting[edges][among] - known.first.tasks
-                before.append(
-                    (begins[:, number : number + 1] + waited[edges][among] - begin).ravel()
-                )
-                after.append(waits.ravel())
+            there, waits = waited[edges], waiting[edges] - known.first.tasks
+            spans = ((known.first.tasks, known.last.tasks), *known.origins)
+            for number, (begin, end) in enumerate(spans):
+                among = (there >= begin) & (there < end)
+                moved = begins[:, number : number + 1] - begin
+                before.append((moved + there[among]).ravel())
+                after.append((own + waits[among]).ravel())
         kind, first, second, amounts, delay, operator, phase, part, element = (
             values[like] for values in _columns(self._blocks, sizes)
         )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Environment variables that say how many threads libraries use."""
+_GRANTING = THREAD_VARIABLES[:2]
 
 
 def usable_cores() -> int:
@@ -23,10 +24,10 @@ def granted_cores() -> int:
     Returns
     -------
     int
-        The usable ones, or as many as libraries may have threads (`THREAD_VARIABLES`), if that is
+        The usable ones, or as many as ``NUMBA_NUM_THREADS`` or ``OMP_NUM_THREADS`` say, if that is
         less: so workers share the cores.
     """
-    given = [os.environ.get(name, "") for name in THREAD_VARIABLES]
+    given = [os.environ.get(name, "") for name in _GRANTING]
     return min([usable_cores(), *(int(each) for each in given if each.isdecimal())])
 
 

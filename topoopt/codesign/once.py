@@ -121,7 +121,11 @@ def optimize_once(
             scheduled = _schedule(search, result, beside.report)
             packets = _packets(search, result, confirmed, beside.report)
             compared, interrupted = comparison.made()
-            plain_bound = search.bound() if bound is None else bound.result()
+            try:
+                plain_bound = search.bound() if bound is None else bound.result()
+            except KeyboardInterrupt:
+                # A plan is nothing without it; who presses Ctrl-C again has none.
+                interrupted, plain_bound = True, search.bound()
     result.interrupted = result.interrupted or interrupted
     asked = [base.fabric.name for base in chosen]
     return _assemble(search, result, packets, scheduled, compared, asked, table, plain_bound)

@@ -105,6 +105,25 @@ def test_a_family_is_sent_without_what_was_built():
     assert sent.layouts() == family.layouts()
 
 
+def test_an_interruption_of_the_last_bound_keeps_the_plan(monkeypatch):
+    calls = []
+
+    def interrupted(problem, bounded, bound=survey_module.lowest_bound):
+        calls.append(bounded)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return bound(problem, bounded)
+
+    monkeypatch.setattr(survey_module, "lowest_bound", interrupted)
+    asked = {"options": SearchOptions(simulated=4), "baselines": ()}
+    plan = to.co_optimize(layout_job(), CLUSTER, **asked)
+    assert plan.search.interrupted and len(calls) == 2
+    monkeypatch.undo()
+    whole = to.co_optimize(layout_job(), CLUSTER, **asked)
+    assert plan.iteration_time_s == whole.iteration_time_s
+    assert plan.lower_bound_s == whole.lower_bound_s
+
+
 @pytest.mark.parametrize(
     "reason", [None, "one core", "few GPUs", "operators", "not compiled before", "no cache"]
 )
