@@ -124,7 +124,7 @@ class Second:
         function : callable
             At the top level of a module.
         **arguments
-            Its own, beside those that are shared.
+            Of this call, beside those that are shared.
 
         Returns
         -------
@@ -152,7 +152,7 @@ class Second:
         function : callable
             At the top level of a module.
         arguments : sequence of mapping
-            For every call its own, beside those that are shared.
+            Of each call, beside those that are shared.
         latest : callable
             Returns further arguments, as they are when a call is made: nothing that is made of
             the results may depend on them.
