@@ -1,6 +1,7 @@
 """What is scored: a family of parallelizations on a cluster, and how their times are taken."""
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Generic, Literal
 
 from typing_extensions import TypeVar
@@ -10,12 +11,15 @@ from parallelism.family import Family
 from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
 from routing.routes import tabled
+from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import PACKETS
 from topoopt.problem.job import Cluster
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.schedule import Schedule
+from topoopt.topology.fabrics import ideal_switch
 
 BASELINE_WORK = 5e7
+IDEAL_SWITCH = "ideal-switch"
 
 ScoreKind = Literal["fluid", "yielding"]
 
@@ -48,6 +52,21 @@ class Problem(Generic[F_co]):
     options: SearchOptions = field(default_factory=SearchOptions)
     seed: int = 0
     score: ScoreKind = "fluid"
+
+    @cached_property
+    def ideal(self) -> Fabric:
+        """A switch at which every server has the rate of all its ports; see `switch`."""
+        return self.switch()
+
+    def switch(self, hops: float = 1.0) -> Fabric:
+        """Return a switch of all ports, of whose rate a byte takes as much as on so many hops.
+
+        Parallelizations are sought on it before they are wired; times on it are no plan's.
+        """
+        cluster = self.cluster
+        rate = cluster.degree * cluster.port_rate / hops
+        network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
+        return Fabric(IDEAL_SWITCH, network, routes, {})
 
     @property
     def schedule(self) -> Schedule:
@@ -121,4 +140,4 @@ class Problem(Generic[F_co]):
         return bool(self.family.memory(parallelization).max() <= self.family.memory_limit)
 
 
-__all__ = ["Problem", "ScoreKind"]
+__all__ = ["IDEAL_SWITCH", "Problem", "ScoreKind"]

@@ -20,6 +20,7 @@ from parallelism.strategy import Strategy
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.side_by_side import in_twos
 from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import IDEAL_SWITCH
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
@@ -29,7 +30,7 @@ from topoopt.search.packet_moves import moves_work
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import Keeper, SearchState
 from topoopt.search.starts import LEAST_MEMORY, SLOW_START, USUAL, start_pair, starting_strategies
-from topoopt.search.steps import IDEAL_SWITCH, After, Deadline, Round, Search, timed
+from topoopt.search.steps import After, Deadline, Round, Search, timed
 
 # A round that improves the best time by less than this share counts as converged.
 _CONVERGED = 1e-3

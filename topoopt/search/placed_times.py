@@ -14,7 +14,6 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import AnyFabric
-from topoopt.topology.fabrics import ideal_switch
 
 
 class Fastest(NamedTuple):
@@ -29,25 +28,23 @@ class Fastest(NamedTuple):
     number: int
 
 
-def switched_s(problem: Problem[LayoutFamily], placement: Placement, hops: float = 1.0) -> float:
-    """Return the time of a placed layout on a switch of all ports.
+def switched_s(problem: Problem[LayoutFamily], placement: Placement) -> float:
+    """Return the time of a placed layout on the ideal switch.
 
     Parameters
     ----------
     problem : Problem
     placement : Placement
-    hops : float
-        Of the ports' rate a byte takes as much as on so many hops.
 
     Returns
     -------
     float
         Seconds.
     """
-    cluster = problem.cluster
-    rate = cluster.degree * cluster.port_rate / hops
-    network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
-    fabric = Fabric("ideal-switch", network, routes, {})
+    return _time_on(problem, problem.ideal, placement)
+
+
+def _time_on(problem: Problem[LayoutFamily], fabric: Fabric, placement: Placement) -> float:
     return Scorer(problem.plain, fabric).simulate(problem.family.represented(placement))
 
 
@@ -65,7 +62,7 @@ def hopped_s(problem: Problem[LayoutFamily], placement: Placement) -> float | No
         Seconds; None where bytes take one hop (`least_hops`), as on the switch itself.
     """
     hops = least_hops(problem.family.represented(placement), problem.cluster.degree)
-    return switched_s(problem, placement, hops) if hops > 1.0 else None
+    return _time_on(problem, problem.switch(hops), placement) if hops > 1.0 else None
 
 
 def fastest_on(

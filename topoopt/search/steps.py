@@ -37,10 +37,7 @@ from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import SearchState
-from topoopt.topology.fabrics import ideal_switch
 
-# The fabric that strategies are sought on before they are wired; times on it are no plan's.
-IDEAL_SWITCH = "ideal-switch"
 # Of many variants of one pair only the fastest is worth a truer simulation.
 _SPACING = 0.004
 # Proposals that a chain makes on one fabric before the topology is built anew.
@@ -253,13 +250,10 @@ class Search:
         """
         return SPLITS_GAIN * best if self.wirings_costly else float("inf")
 
-    @cached_property
+    @property
     def ideal(self) -> Fabric:
-        """A switch at which every server has the rate of all its ports."""
-        cluster = self.cluster
-        rate = cluster.degree * cluster.port_rate
-        network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
-        return Fabric(IDEAL_SWITCH, network, routes, {})
+        """The switch that strategies are sought on before they are wired."""
+        return self.problem.ideal
 
     @cached_property
     def least(self) -> Bound | None:

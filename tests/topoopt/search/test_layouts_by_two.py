@@ -96,6 +96,19 @@ def test_every_layout_is_tried_before_another_placement_of_one():
     assert {place for place, _ in search._tried()} == {one.placement for one in search.placed[:40]}
 
 
+def test_the_ideal_switch_is_made_once_for_all_layouts(monkeypatch):
+    made = []
+
+    def switch(self, hops=1.0, switch=Problem.switch):
+        made.append(hops)
+        return switch(self, hops)
+
+    monkeypatch.setattr(Problem, "switch", switch)
+    search = LayoutSearch(problem_of())
+    search.run()
+    assert len(search.placed) > 1 and made.count(1.0) == 1
+
+
 def test_a_family_is_sent_without_what_was_built():
     family = problem_of().family
     family.represented(family.placements(family.layouts()[0])[0])
