@@ -17,7 +17,8 @@ from routing.congestion_lp import min_congestion_lp
 from routing.multicommodity import min_congestion
 from routing.network import Network
 from topoopt.problem.ports import PortModel
-from topoopt.studies.failures import fail_cables, random_cables
+from topoopt.studies.failures import random_cables
+from topoopt.studies.repairs import fail_cables
 from topoopt.topology.fabrics import random_regular
 
 

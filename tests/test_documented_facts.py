@@ -29,7 +29,8 @@ from topoopt.problem.reconfiguration import RECONFIGURABLE, Reconfiguration
 from topoopt.problem.units import format_time
 from topoopt.report import lanes, layout_map, traffic, wiring
 from topoopt.search import joint, joint_moves, population
-from topoopt.studies.failures import REPAIRS, fail_randomly
+from topoopt.studies.failures import fail_randomly
+from topoopt.studies.repairs import REPAIRS
 from topoopt.studies.shared.fabrics import SHARED_FABRICS
 from topoopt.studies.topology_report import topology_report
 from topoopt.topology.zoo.registry import build_fabric

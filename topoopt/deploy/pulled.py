@@ -10,7 +10,7 @@ from topoopt.deploy.cabling import Cable, Cabling
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.technician import label
 from topoopt.plan.rebuild import rebuild_fabric
-from topoopt.studies.failures import fail_cables, repaired
+from topoopt.studies.repairs import fail_cables, repaired
 from topoopt.topology.wiring import is_strongly_connected
 
 
@@ -37,7 +37,7 @@ def cable_named(made: Deployment, name: str) -> Cable:
 def without_cable(made: Deployment, cable: Cable) -> Deployment:
     """Return the same deployment after a cable was pulled, repaired by ``reroute``.
 
-    Routes are made anew as `topoopt.studies.failures.repaired` does, shortest paths that divide
+    Routes are made anew as `topoopt.studies.repairs.repaired` does, shortest paths that divide
     equally. What differs in the files of hosts are routes.sh and rdma.sh alone.
 
     Parameters

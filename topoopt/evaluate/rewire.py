@@ -9,12 +9,10 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.family import Family, P
 from parallelism.operator_family import OperatorFamily
-from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind, Traffic, traffic_of
-from routing.network import Network
-from routing.routes import Routes, tabled
+from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind, traffic_of
+from routing.routes import tabled
 from topoopt.base.side_by_side import in_twos
 from topoopt.bounds.bounds import strategy_bound
-from topoopt.evaluate.drawn import drawn_topologies
 from topoopt.evaluate.least_times import (
     busiest,
     busiest_in_sum,
@@ -26,11 +24,10 @@ from topoopt.evaluate.least_times import (
 from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.routed import direct_fabric
+from topoopt.evaluate.routed import direct_fabric, no_network
 from topoopt.evaluate.scheduling import MOST_CROSSINGS
 from topoopt.evaluate.scoring import (
     BUILD_WORK,
-    CHOSEN_UP_TO,
     MADE_WORK,
     MOST_FOLDED,
     MOST_MOVES,
@@ -39,17 +36,14 @@ from topoopt.evaluate.scoring import (
     moves_too_often,
     search_tolerance,
 )
+from topoopt.evaluate.wirings import other_rings, wirings, with_rings
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_size
 from topoopt.fabric.tasks import transfer_pairs
 from topoopt.fabric.transport import PACKETS
-from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
-from topoopt.topology.exchange_groups import exchange_wirings
-from topoopt.topology.finder import Ring, Selection, Topology, find_topology
-from topoopt.topology.split import main_traffic
+from topoopt.topology.finder import Ring, Topology
 
-_MOST_SPLITS = 10
 # Work of one more simulation on many servers, of a strategy that has a wiring; how many go on to
 # their end although it has (one of hundreds of thousands of transfers takes ten times as much);
 # and how many others may pass that work unfinished.
@@ -74,45 +68,6 @@ _Wires = tuple[bytes, tuple[Ring, ...]]
 # A bound of its time, its place, its fabric where that is kept, and the mean links of a pair's
 # routes where that is known.
 _Candidate = tuple[float, int, Topology, Routing, Fabric | None, float]
-
-
-def no_network(servers: int) -> Fabric:
-    """Return the fabric of a single server, which sends nothing."""
-    empty = np.zeros(0)
-    none = np.zeros(0, dtype=np.int64)
-    network = Network("one server", servers, 0, none, none, empty, empty, none)
-    pairs = servers * servers
-    routes = Routes(
-        servers, np.zeros(pairs + 1, dtype=np.int64), none, empty, np.zeros(pairs), np.zeros(pairs)
-    )
-    return Fabric("topoopt", network, routes, {})
-
-
-def lacks_rings(topology: Topology, tasks: TaskGraph) -> bool:
-    """Say whether rings of a large group are still to be chosen, for which all pairs are routed.
-
-    On few servers, where those are routed anyway, it does not matter.
-    """
-    if tabled(tasks.servers):
-        return False
-    own = {ring.group for ring in topology.rings}
-    return any(
-        len(group) > CHOSEN_UP_TO and amount > 0 and group not in own
-        for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True)
-    )
-
-
-def _with_rings(topologies: Iterable[Topology], tasks: TaskGraph) -> Iterator[Topology]:
-    """Leave out topologies that lack rings of large groups; if all do, all but the first."""
-    spare, some = None, False
-    for topology in topologies:
-        if lacks_rings(topology, tasks):
-            spare = spare or topology
-        else:
-            some = True
-            yield topology
-    if spare is not None and not some:
-        yield spare
 
 
 def _sends_between_few(tasks: TaskGraph) -> bool:
@@ -273,21 +228,21 @@ class Rewirer(Generic[P]):
         formula_only |= self.options.faithful is not None or (spares and not weighted)
         if formula_limit < float("inf"):
             first = replace(best, time=formula_limit)
-            self._try(tasks, self._variants(traffic_of(tasks), True), seen, first)
+            self._try(tasks, wirings(self.problem, traffic_of(tasks), True), seen, first)
             if first.found is None:
                 return None
             best = first if first.time <= best.time else replace(best, promising=first.promising)
-        self._try(tasks, self._variants(traffic_of(tasks), formula_only), seen, best)
+        self._try(tasks, wirings(self.problem, traffic_of(tasks), formula_only), seen, best)
         if best.large and limit == float("inf") and self.options.faithful is None:
             # A matching beside the rings leaves few shortest paths, and so few routes.
-            self._try(tasks, self._variants(traffic_of(tasks), False), seen, best)
+            self._try(tasks, wirings(self.problem, traffic_of(tasks), False), seen, best)
         # Where no wiring is faster by what a stage of the search must gain, no more are tried.
         done = self._exhausted(tasks, best)
         if not formula_only and best.promising is not None and not done:
             # Other rings for the split of the fastest so far: all splits would cost as much
             # again, and the best one hardly depends on the rings.
             like = best.promising if best.found is None else best.found[0]
-            improved = self._improved(traffic_of(tasks), like.degree_allreduce)
+            improved = other_rings(self.problem, traffic_of(tasks), like.degree_allreduce)
             self._try(tasks, improved, seen, best)
             done = self._exhausted(tasks, best)
         if best.found is None:
@@ -339,7 +294,7 @@ class Rewirer(Generic[P]):
         spared, few = self._spared, _sends_between_few(tasks)
         kept = max(_KEPT, _KEPT_SERVERS // self.cluster.servers)
         candidates: list[_Candidate] = []
-        for topology in _with_rings(topologies, tasks):
+        for topology in with_rings(topologies, tasks):
             wires = _wires(topology)
             if wires in seen:
                 continue
@@ -467,104 +422,3 @@ class Rewirer(Generic[P]):
         time = scorer.timed(self.family.represented(pair.strategy))
         self.work += scorer.work
         return replace(pair, time=time)
-
-    def _build(
-        self,
-        traffic: Traffic,
-        split: int | None,
-        surplus: str = "matching",
-        ports: PortModel | None = None,
-        like: str | None = None,
-        selection: Selection = Selection.GEOMETRIC,
-    ) -> Topology:
-        cluster = self.cluster
-        return find_topology(
-            traffic,
-            cluster.degree,
-            cluster.port_rate,
-            latency=cluster.hop_latency,
-            ports=cluster.port_model if ports is None else ports,
-            degree_allreduce=split,
-            surplus=surplus,
-            selection=selection,
-            faithful=like,
-        )
-
-    def _ported(self, traffic: Traffic) -> Traffic:
-        """Return the traffic that ports are divided by."""
-        # Of many servers large groups without a ring are not simulated.
-        whole = self._many or self.options.faithful is not None
-        return traffic if whole else main_traffic(traffic)
-
-    def _variants(self, traffic: Traffic, formula_only: bool) -> Iterator[Topology]:
-        """Build topologies with geometric rings, the paper's formula first."""
-        cluster, whole, traffic = self.cluster, traffic, self._ported(traffic)
-        first = self._build(traffic, None, like=self.options.faithful)
-        yield first
-        if formula_only:
-            return
-        if traffic.transfer_sent() > 0 and traffic.groups:
-            yield self._build(traffic, None, "rings")
-            # All splits of usual degrees; of large ones a spread, since their number and the
-            # matching rounds of each both grow with the degree.
-            step = -(-cluster.degree // _MOST_SPLITS)
-            for split in range(cluster.degree, 0, -step):
-                if split != first.degree_allreduce and self.options.improvements.splits:
-                    yield self._build(traffic, split, "rings")
-        # Wirings of bidirectional ports are directed ones, too.
-        both_ways = PortModel.BIDIRECTIONAL
-        wires_both_ways = cluster.degree > 1 or cluster.servers == 2
-        if cluster.port_model is not both_ways and wires_both_ways:
-            yield self._build(traffic, None, "rings", both_ways)
-        if wires_both_ways:
-            # The published generators, so that a plan is never worse than on those rings.
-            yield self._build(whole, None, ports=both_ways, like="artifact")
-        if cluster.degree >= 4 and cluster.degree % 2 == 0:
-            # Half the links, twice as fast each: short rounds of small AllReduces.
-            yield self._trunked(traffic)
-        yield from drawn_topologies(cluster, self.problem.seed)
-        # Groups that all exchange among themselves, as tokens go to experts. For operators this
-        # has made no plan faster, at up to a tenth of the search's time.
-        if not isinstance(self.family, OperatorFamily):
-            yield from exchange_wirings(
-                traffic, cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model
-            )
-        # Nor is it slower than on the wiring that the paper describes.
-        yield self._build(whole, None, like="paper")
-
-    def _trunked(self, traffic: Traffic) -> Topology:
-        """Build a topology in which every link has two cables."""
-        cluster = self.cluster
-        half = find_topology(
-            traffic,
-            cluster.degree // 2,
-            2.0 * cluster.port_rate,
-            latency=cluster.hop_latency,
-            ports=cluster.port_model,
-            surplus="rings",
-        )
-        return replace(
-            half,
-            network=replace(half.network, multiplicity=2 * half.network.multiplicity),
-            degree=cluster.degree,
-            degree_allreduce=2 * half.degree_allreduce,
-            degree_transfer=2 * half.degree_transfer,
-            bandwidth=cluster.port_rate,
-        )
-
-    def _improved(self, traffic: Traffic, split: int) -> Iterator[Topology]:
-        """Build topologies with other rings that can matter for this traffic."""
-        tried = self.options.improvements
-        traffic = self._ported(traffic)
-        moves = traffic.transfer_sent() > 0
-        # A single group without transfers is as fast on any of its rings.
-        if tried.exact and (moves or len(traffic.groups) > 1):
-            yield self._build(traffic, split, "rings", selection=Selection.EXACT)
-        if not moves or not traffic.groups:
-            return
-        if tried.traffic:
-            yield self._build(traffic, split, "rings", selection=Selection.TRAFFIC)
-        if tried.groups:
-            # Paths are so short there that ports may serve the transfers best on rings.
-            for ports in dict.fromkeys((split, self.cluster.degree)):
-                yield self._build(traffic, ports, "rings", selection=Selection.CAYLEY)

@@ -194,3 +194,15 @@ def allreduce_routes(
         return make(network.hosts, partial(ecmp_routes, network))
     steps, places = sorted({step for _, step in rings}), ring_places(*rings[0])
     return make(network.hosts, partial(coin_change_routes, network, steps, places))
+
+
+def no_network(servers: int) -> Fabric:
+    """Return the fabric of a single server, which sends nothing."""
+    empty = np.zeros(0)
+    none = np.zeros(0, dtype=np.int64)
+    network = Network("one server", servers, 0, none, none, empty, empty, none)
+    pairs = servers * servers
+    routes = Routes(
+        servers, np.zeros(pairs + 1, dtype=np.int64), none, empty, np.zeros(pairs), np.zeros(pairs)
+    )
+    return Fabric("topoopt", network, routes, {})

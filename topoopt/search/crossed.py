@@ -6,8 +6,8 @@ from dataclasses import replace
 from parallelism.family import Family, P
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.rewire import lacks_rings
 from topoopt.evaluate.scoring import Scorer
+from topoopt.evaluate.wirings import lacks_rings
 from topoopt.problem.routing import Routing
 from topoopt.search.finalists import finalists
 

@@ -10,7 +10,7 @@ from codesign_base.counted import counted
 from parallelism.taskgraph import FloatArray
 from routing.network import Network
 from routing.paths import ecmp_routes
-from topoopt.evaluate.rewire import no_network
+from topoopt.evaluate.routed import no_network
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.plan.rebuild import Rebuilt

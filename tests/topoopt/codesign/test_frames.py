@@ -10,7 +10,7 @@ import topoopt as to
 from codesign_base import InputError
 from topoopt.codesign.comparison import Comparison, FabricResult
 from topoopt.codesign.designs import Design, Point
-from topoopt.codesign.pareto import Exploration
+from topoopt.codesign.exploration import Exploration
 
 pandas = pytest.importorskip("pandas")
 FAST = to.SearchOptions(steps=5, confirm="none")

@@ -23,7 +23,8 @@ from topoopt.codesign.designs import (
     none_planned,
     parse_counts,
 )
-from topoopt.codesign.pareto import Exploration, Grid, choose_degree, explore
+from topoopt.codesign.exploration import Exploration
+from topoopt.codesign.pareto import Grid, choose_degree, explore
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices, direct_connect_cost
 

@@ -22,7 +22,7 @@ from topoopt.bounds.gap import plan_bounds
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.evaluate import schedule_search
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.rewire import no_network
+from topoopt.evaluate.routed import no_network
 from topoopt.evaluate.schedule_search import TRIED_PAIRS, plainly, schedule_pairs
 from topoopt.evaluate.scheduling import (
     ITERATIONS,

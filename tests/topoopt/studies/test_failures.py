@@ -17,15 +17,8 @@ from routing.paths import ecmp_routes
 from topoopt.cli.app import app
 from topoopt.fabric import Fabric, score
 from topoopt.problem.options import SearchOptions
-from topoopt.studies.failures import (
-    REPAIRS,
-    detoured,
-    fail_cables,
-    fail_each,
-    fail_randomly,
-    random_cables,
-    repaired,
-)
+from topoopt.studies.failures import fail_each, fail_randomly, random_cables
+from topoopt.studies.repairs import REPAIRS, detoured, fail_cables, repaired
 from topoopt.topology.network_json import network_graph
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE

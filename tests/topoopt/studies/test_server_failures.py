@@ -20,7 +20,8 @@ from routing.network import Network
 from topoopt.cli.app import app
 from topoopt.fabric import score
 from topoopt.plan.rebuild import rebuild
-from topoopt.studies.failures import fail_cables, fail_randomly, random_ports
+from topoopt.studies.failures import fail_randomly, random_ports
+from topoopt.studies.repairs import fail_cables
 from topoopt.studies.replanning import surviving_strategy
 from topoopt.studies.server_failures import WAYS, after_servers, fail_servers, without_servers
 from topoopt.topology.fabrics import ideal_switch

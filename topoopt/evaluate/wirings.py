@@ -1,0 +1,153 @@
+"""The wirings that are tried for the traffic of a strategy: divisions of ports, kinds of rings."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from parallelism.family import Family, P
+from parallelism.operator_family import OperatorFamily
+from parallelism.taskgraph import TaskGraph, Traffic
+from routing.routes import tabled
+from topoopt.evaluate.drawn import drawn_topologies
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.scoring import CHOSEN_UP_TO
+from topoopt.problem.job import Cluster
+from topoopt.problem.ports import PortModel
+from topoopt.topology.exchange_groups import exchange_wirings
+from topoopt.topology.finder import Selection, Topology, find_topology
+from topoopt.topology.split import main_traffic
+
+_MOST_SPLITS = 10
+
+
+def lacks_rings(topology: Topology, tasks: TaskGraph) -> bool:
+    """Say whether rings of a large group are still to be chosen, for which all pairs are routed.
+
+    On few servers, where those are routed anyway, it does not matter.
+    """
+    if tabled(tasks.servers):
+        return False
+    own = {ring.group for ring in topology.rings}
+    return any(
+        len(group) > CHOSEN_UP_TO and amount > 0 and group not in own
+        for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True)
+    )
+
+
+def with_rings(topologies: Iterable[Topology], tasks: TaskGraph) -> Iterator[Topology]:
+    """Leave out topologies that lack rings of large groups; if all do, all but the first."""
+    spare, some = None, False
+    for topology in topologies:
+        if lacks_rings(topology, tasks):
+            spare = spare or topology
+        else:
+            some = True
+            yield topology
+    if spare is not None and not some:
+        yield spare
+
+
+def _built(
+    cluster: Cluster,
+    traffic: Traffic,
+    split: int | None,
+    surplus: str = "matching",
+    ports: PortModel | None = None,
+    like: str | None = None,
+    selection: Selection = Selection.GEOMETRIC,
+) -> Topology:
+    return find_topology(
+        traffic,
+        cluster.degree,
+        cluster.port_rate,
+        latency=cluster.hop_latency,
+        ports=cluster.port_model if ports is None else ports,
+        degree_allreduce=split,
+        surplus=surplus,
+        selection=selection,
+        faithful=like,
+    )
+
+
+def _ported(problem: Problem[Family[P]], traffic: Traffic) -> Traffic:
+    """Return the traffic that ports are divided by."""
+    # Of many servers large groups without a ring are not simulated.
+    whole = not tabled(problem.cluster.servers) or problem.options.faithful is not None
+    return traffic if whole else main_traffic(traffic)
+
+
+def wirings(
+    problem: Problem[Family[P]], traffic: Traffic, formula_only: bool
+) -> Iterator[Topology]:
+    """Build topologies with geometric rings, the paper's formula first."""
+    cluster, options = problem.cluster, problem.options
+    whole, traffic = traffic, _ported(problem, traffic)
+    first = _built(cluster, traffic, None, like=options.faithful)
+    yield first
+    if formula_only:
+        return
+    if traffic.transfer_sent() > 0 and traffic.groups:
+        yield _built(cluster, traffic, None, "rings")
+        # All splits of usual degrees; of large ones a spread, since their number and the
+        # matching rounds of each both grow with the degree.
+        step = -(-cluster.degree // _MOST_SPLITS)
+        for split in range(cluster.degree, 0, -step):
+            if split != first.degree_allreduce and options.improvements.splits:
+                yield _built(cluster, traffic, split, "rings")
+    # Wirings of bidirectional ports are directed ones, too.
+    both_ways = PortModel.BIDIRECTIONAL
+    wires_both_ways = cluster.degree > 1 or cluster.servers == 2
+    if cluster.port_model is not both_ways and wires_both_ways:
+        yield _built(cluster, traffic, None, "rings", both_ways)
+    if wires_both_ways:
+        # The published generators, so that a plan is never worse than on those rings.
+        yield _built(cluster, whole, None, ports=both_ways, like="artifact")
+    if cluster.degree >= 4 and cluster.degree % 2 == 0:
+        # Half the links, twice as fast each: short rounds of small AllReduces.
+        yield _trunked(cluster, traffic)
+    yield from drawn_topologies(cluster, problem.seed)
+    # Groups that all exchange among themselves, as tokens go to experts. For operators this
+    # has made no plan faster, at up to a tenth of the search's time.
+    if not isinstance(problem.family, OperatorFamily):
+        yield from exchange_wirings(
+            traffic, cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model
+        )
+    # Nor is it slower than on the wiring that the paper describes.
+    yield _built(cluster, whole, None, like="paper")
+
+
+def _trunked(cluster: Cluster, traffic: Traffic) -> Topology:
+    """Build a topology in which every link has two cables."""
+    half = find_topology(
+        traffic,
+        cluster.degree // 2,
+        2.0 * cluster.port_rate,
+        latency=cluster.hop_latency,
+        ports=cluster.port_model,
+        surplus="rings",
+    )
+    return replace(
+        half,
+        network=replace(half.network, multiplicity=2 * half.network.multiplicity),
+        degree=cluster.degree,
+        degree_allreduce=2 * half.degree_allreduce,
+        degree_transfer=2 * half.degree_transfer,
+        bandwidth=cluster.port_rate,
+    )
+
+
+def other_rings(problem: Problem[Family[P]], traffic: Traffic, split: int) -> Iterator[Topology]:
+    """Build topologies with other rings that can matter for this traffic."""
+    cluster, tried = problem.cluster, problem.options.improvements
+    traffic = _ported(problem, traffic)
+    moves = traffic.transfer_sent() > 0
+    # A single group without transfers is as fast on any of its rings.
+    if tried.exact and (moves or len(traffic.groups) > 1):
+        yield _built(cluster, traffic, split, "rings", selection=Selection.EXACT)
+    if not moves or not traffic.groups:
+        return
+    if tried.traffic:
+        yield _built(cluster, traffic, split, "rings", selection=Selection.TRAFFIC)
+    if tried.groups:
+        # Paths are so short there that ports may serve the transfers best on rings.
+        for ports in dict.fromkeys((split, cluster.degree)):
+            yield _built(cluster, traffic, ports, "rings", selection=Selection.CAYLEY)

@@ -1,0 +1,214 @@
+"""A fabric after cables fail: detours, new routes, rings without the dead."""
+
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
+from parallelism.taskgraph import IntArray
+from routing.network import Network
+from routing.paths import ecmp_routes
+from routing.routes import Routes
+from topoopt.fabric.fabric import Fabric
+
+REPAIRS = ("detour", "reroute", "drop-rings", "new-rings")
+"""How a fabric goes on: see `repaired`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Survivors:
+    """A network after failures.
+
+    Parameters
+    ----------
+    network : Network
+        Without the links that have no cable left; capacities of the cables that are.
+    link : int64 array, shape (links before,)
+        Index of each old link in it; -1: dead.
+    """
+
+    network: Network
+    link: IntArray
+
+
+def fail_cables(network: Network, cables: IntArray) -> Survivors:
+    """Take cables out of a network.
+
+    Parameters
+    ----------
+    network : Network
+    cables : int64 array
+        Link index of each failed cable; a link of m cables may stand up to m times.
+
+    Returns
+    -------
+    Survivors
+
+    Raises
+    ------
+    InputError
+        If a link does not exist or has fewer cables.
+    """
+    failed = np.bincount(cables, minlength=network.links)
+    if failed.size > network.links or (cables.size and cables.min() < 0):
+        raise InputError(f"a failed cable names a link outside 0..{network.links - 1}")
+    left = network.multiplicity - failed
+    if left.min(initial=0) < 0:
+        link = int(left.argmin())
+        at = f"of link {network.source[link]}->{network.target[link]}"
+        raise InputError(
+            f"{counted(failed[link], f'cable {at} fails', f'cables {at} fail')}, it has "
+            f"{network.multiplicity[link]}"
+        )
+    alive = left > 0
+    index = np.where(alive, np.cumsum(alive) - 1, -1).astype(np.int64)
+    smaller = Network(
+        name=network.name,
+        hosts=network.hosts,
+        switches=network.switches,
+        source=network.source[alive],
+        target=network.target[alive],
+        capacity=(network.capacity * left / network.multiplicity)[alive],
+        latency=network.latency[alive],
+        multiplicity=left[alive],
+    )
+    return Survivors(smaller, index)
+
+
+def _shortest_detour(network: Network, source: int, target: int) -> list[int] | None:
+    """Return the links of a shortest path (lowest links on ties), or None."""
+    back: dict[int, int] = {source: -1}
+    queue = deque([source])
+    while queue:
+        node = queue.popleft()
+        if node == target:
+            path = []
+            while back[node] >= 0:
+                path.append(back[node])
+                node = int(network.source[back[node]])
+            return path[::-1]
+        if node < network.hosts or network.switches:
+            for link in range(network.out_offsets[node], network.out_offsets[node + 1]):
+                after = int(network.target[link])
+                if after not in back:
+                    back[after] = link
+                    queue.append(after)
+    return None
+
+
+def detoured(routes: Routes, before: Network, survivors: Survivors) -> Routes:
+    """Send what crossed a dead link around it, from its one end to its other; all else stays.
+
+    This is fast reroute: the two ends of a link decide, and no other table changes.
+
+    Parameters
+    ----------
+    routes : Routes
+        Over the network before.
+    before : Network
+    survivors : Survivors
+
+    Returns
+    -------
+    Routes
+        Over the surviving network.
+
+    Raises
+    ------
+    InfeasibleError
+        If the survivors do not connect the ends of a dead link that a route uses.
+    """
+    after = survivors.network
+    dead = survivors.link < 0
+    used = np.unique(routes.links[dead[routes.links]])
+    around: dict[int, list[int]] = {}
+    for link in used.tolist():
+        source, target = int(before.source[link]), int(before.target[link])
+        detour = _shortest_detour(after, source, target)
+        if detour is None:
+            raise InfeasibleError(
+                f"no path is left from {source} to {target}; fewer cables must fail"
+            )
+        around[link] = detour
+    pairs = routes.latency.size
+    row = np.repeat(np.arange(pairs), np.diff(routes.offsets))
+    hit = dead[routes.links]
+    rows, links, weights = [row[~hit]], [survivors.link[routes.links[~hit]]], [routes.weights[~hit]]
+    latency = routes.latency.copy()
+    extra = np.zeros(pairs)
+    for entry in np.flatnonzero(hit).tolist():
+        link = int(routes.links[entry])
+        path = np.array(around[link], dtype=np.int64)
+        rows.append(np.full(path.size, row[entry]))
+        links.append(path)
+        weights.append(np.full(path.size, routes.weights[entry]))
+        longer = float(after.latency[path].sum() - before.latency[link])
+        extra[row[entry]] += max(longer, 0.0)
+    keys = np.concatenate(rows) * np.int64(after.links) + np.concatenate(links)
+    unique, inverse = np.unique(keys, return_inverse=True)
+    total = np.bincount(inverse, weights=np.concatenate(weights), minlength=unique.size)
+    of = unique // after.links
+    return Routes(
+        hosts=routes.hosts,
+        offsets=np.searchsorted(of, np.arange(pairs + 1)).astype(np.int64),
+        links=(unique % after.links).astype(np.int64),
+        weights=total.astype(np.float64),
+        latency=latency + extra,
+        hops=np.bincount(of, weights=total, minlength=pairs).astype(np.float64),
+        pairs=routes.pairs,
+    )
+
+
+def repaired(fabric: Fabric, survivors: Survivors, how: str) -> Fabric:
+    """Return the fabric that goes on after failures.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        Before.
+    survivors : Survivors
+    how : {"detour", "reroute", "drop-rings", "new-rings"}
+        detour: what crossed a dead link goes around it, nothing else changes. reroute: all routes
+        anew (ECMP over shortest paths), rings keep their order. drop-rings: besides, rings with
+        an edge whose link is dead are given up where their group has others. new-rings: besides,
+        all groups choose rings anew, as `default_rings` does (other generators take over).
+
+    Returns
+    -------
+    Fabric
+
+    Raises
+    ------
+    InfeasibleError
+        If the survivors are not connected.
+    """
+    if how not in REPAIRS:
+        raise InputError(f"repair is {how!r}; choose {', '.join(REPAIRS)}")
+    network = survivors.network
+    if how == "detour":
+        edges = fabric.ring_routes
+        return replace(
+            fabric,
+            network=network,
+            routes=detoured(fabric.routes, fabric.network, survivors),
+            ring_routes=None if edges is None else detoured(edges, fabric.network, survivors),
+        )
+    rings = dict(fabric.rings)
+    if how == "drop-rings":
+        for group, orders in rings.items():
+            whole = tuple(
+                order
+                for order in orders
+                if all(
+                    network.has_link(a, b) or not fabric.network.has_link(a, b)
+                    for a, b in zip(order, order[1:] + order[:1], strict=True)
+                )
+            )
+            rings[group] = whole or orders
+    elif how == "new-rings":
+        rings = {}
+    routes = Routes.of_all(network.hosts, partial(ecmp_routes, network))
+    return replace(fabric, network=network, routes=routes, rings=rings, ring_routes=None)
