@@ -167,7 +167,7 @@ def _misplaced() -> str:
 
 
 def _told(error: InputError) -> str:
-    from topoopt.cli.shared import in_options
+    from topoopt.cli.given import in_options
 
     return in_options(error)
 

@@ -16,7 +16,8 @@ import typer
 from codesign_base import InputError
 from codesign_base.paths import is_file
 from topoopt.cli import common
-from topoopt.cli.shared import CLUSTER, JOB, LISTS, SEARCH, SPENDING
+from topoopt.cli.given import LISTS
+from topoopt.cli.shared import CLUSTER, JOB, SEARCH, SPENDING
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

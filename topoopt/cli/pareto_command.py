@@ -10,15 +10,8 @@ from codesign_base import InfeasibleError, InputError
 from codesign_base.paths import make_directory
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
-from topoopt.cli.shared import (
-    JOB,
-    SEARCH,
-    SPENDING,
-    WIRING,
-    make_job,
-    make_options,
-    plans_layouts,
-)
+from topoopt.cli.given import make_job, make_options, plans_layouts
+from topoopt.cli.shared import JOB, SEARCH, SPENDING, WIRING
 
 if TYPE_CHECKING:
     from topoopt.codesign.designs import Point
