@@ -14,8 +14,8 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter
 from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabrics.baselines import BaselineFabric
-from topoopt.plan.plan import Baseline
-from topoopt.plan.records import reconfiguration_record
+from topoopt.plan.recorded import reconfiguration_record
+from topoopt.plan.records import Baseline
 from topoopt.search.confirm import NO_PACKET_TIME, packet_times_on, states_packets
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.operators import OperatorSearch

@@ -23,7 +23,7 @@ from topoopt.fabrics.baselines import (
     file_fabric,
     is_network_file,
 )
-from topoopt.plan.plan import Timed
+from topoopt.plan.records import Timed
 from topoopt.plan.summary import parallelization_text
 from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
 from topoopt.problem.options import SearchOptions

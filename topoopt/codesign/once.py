@@ -33,15 +33,8 @@ from topoopt.evaluate.schedule_search import (
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.tasks import link_bytes, recorded_routes
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabrics
-from topoopt.plan.plan import (
-    Baseline,
-    ClusterRecord,
-    GapRecord,
-    Plan,
-    RouteTable,
-    SearchRecord,
-)
-from topoopt.plan.records import (
+from topoopt.plan.plan import Plan
+from topoopt.plan.recorded import (
     bound_record,
     bounded_notes,
     degree_split,
@@ -56,6 +49,7 @@ from topoopt.plan.records import (
     unsimulated_notes,
     unused_notes,
 )
+from topoopt.plan.records import Baseline, ClusterRecord, GapRecord, RouteTable, SearchRecord
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost

@@ -22,7 +22,8 @@ from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.version import package_hash
 from topoopt.codesign.once import optimize_once
 from topoopt.fabrics.baselines import BaselineFabric
-from topoopt.plan.plan import Baseline, Plan, parse_plan
+from topoopt.plan.plan import Plan, parse_plan
+from topoopt.plan.records import Baseline
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable

@@ -8,7 +8,7 @@ from parallelism.transformers.text import layout_text
 from topoopt.base.display import register
 from topoopt.base.text import dollars
 from topoopt.plan.plan import Plan
-from topoopt.plan.records import shown_notes
+from topoopt.plan.recorded import shown_notes
 from topoopt.plan.summary import (
     APART,
     cables_text,

@@ -18,7 +18,8 @@ from topoopt.evaluate.routed import allreduce_routes, transfer_router
 from topoopt.evaluate.scheduling import Simulated, simulate_schedule
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_tasks
-from topoopt.plan.plan import Plan, ScheduleRecord
+from topoopt.plan.plan import Plan
+from topoopt.plan.records import ScheduleRecord
 from topoopt.problem.job import Cluster
 from topoopt.problem.routing import Routing
 from topoopt.problem.schedule import Schedule

@@ -1,244 +1,160 @@
-"""The records of a plan, made of the objects that they describe."""
+"""The records that a plan file holds beside single values, with units in every name."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from codesign_base.counted import counted
-from routing.network import Network
-from topoopt.bounds.bounds import Bound
-from topoopt.evaluate.schedule_search import Scheduled
-from topoopt.evaluate.scheduling import MOST_CROSSINGS, MOST_TRANSFERS, NEAR
-from topoopt.fabric.circuits import DirectCircuits
-from topoopt.fabric.reconfigurable import AnyFabric
-from topoopt.fabric.windowed import WindowedCircuits
-from topoopt.fabrics.baselines import PLAN_BASELINES, usual_baselines
-from topoopt.plan.plan import (
-    Baseline,
-    BoundRecord,
-    Link,
-    ReconfigurationRecord,
-    RingRecord,
-    ScheduleRecord,
-)
-from topoopt.problem.job import Cluster
-from topoopt.problem.prices import PriceTable
-from topoopt.problem.schedule import Schedule
-from topoopt.problem.units import format_bytes, format_time
-from topoopt.topology.finder import Ring
+from pydantic import Field
+from pydantic.dataclasses import dataclass as checked
+
+from parallelism.operator_records import OperatorQuestion, StrategyRecord
+from parallelism.record_fields import STRICT, Amount, Count, Seconds, Whole
+from parallelism.transformers.records import LayoutQuestion, LayoutRecord
+from topoopt.problem.job import MAX_DEGREE
+from topoopt.problem.options import SearchOptions
+
+if TYPE_CHECKING:
+    pass
+
+Parallelization = Annotated[StrategyRecord | LayoutRecord, Field(discriminator="kind")]
+JobRecord = Annotated[OperatorQuestion | LayoutQuestion, Field(discriminator="kind")]
 
 
-def price_notes(cluster: Cluster, compared: dict[str, Baseline], prices: PriceTable) -> list[str]:
-    """Return a sentence that names the prices outside the table's rates; none if all are known."""
-    priced = [base for base in compared.values() if base.cost_usd is not None]
-    rates = [cluster.port_rate, *(base.bandwidth_bytes_per_s for base in priced)]
-    return [note] if (note := prices.note(*rates)) else []
+@checked(frozen=True, config=STRICT)
+class ClusterRecord:
+    """The cluster that the plan is for."""
+
+    servers: Whole
+    degree: Whole
+    bandwidth_bytes_per_s: Amount
+    ports: str
+    latency_s: Seconds
 
 
-def left_out_notes(servers: int, compared: Iterable[str]) -> list[str]:
-    """Return a sentence that names what a plan of so many servers is not compared with unasked."""
-    names = set(compared)
-    usual = usual_baselines(servers)
-    left = [name for name in PLAN_BASELINES if name not in usual]
-    if not left or not names.issuperset(usual) or names.intersection(left):
-        return []
-    return [
-        f"not compared with {' and '.join(left)}, whose routes of all pairs of {servers:,} servers "
-        "fill memory"
-    ]
+@checked(frozen=True, config=STRICT)
+class SearchRecord:
+    """How the plan was searched.
 
-
-def reconfiguration_record(fabric: AnyFabric) -> ReconfigurationRecord | None:
-    """Return how a fabric is rewired, as a plan file holds it; None if it stays as it is."""
-    if isinstance(fabric, DirectCircuits):
-        return ReconfigurationRecord(delay_s=fabric.delay, window_s=None, forwarding=False)
-    if isinstance(fabric, WindowedCircuits):
-        return ReconfigurationRecord(
-            delay_s=fabric.delay, window_s=fabric.window, forwarding=fabric.forwarding
-        )
-    return None
-
-
-def ring_records(rings: Iterable[Ring]) -> list[RingRecord]:
-    """Return rings as a plan file holds them: each from its lowest server on, in one order."""
-    records = []
-    for ring in rings:
-        order = [int(v) for v in ring.members]
-        first = order.index(min(order))
-        records.append(RingRecord(int(ring.generator), [*order[first:], *order[:first]]))
-    return sorted(records, key=ring_key)
-
-
-def ring_key(ring: RingRecord) -> tuple[list[int], int, list[int]]:
-    """Return what rings are sorted by: their group, generator and order."""
-    return sorted(ring.order), ring.generator, ring.order
-
-
-def ring_edges(rings: Iterable[RingRecord]) -> Counter[tuple[int, int]]:
-    """Return how many rings go from a server to another."""
-    edges: Counter[tuple[int, int]] = Counter()
-    for ring in rings:
-        edges.update(zip(ring.order, [*ring.order[1:], *ring.order[:1]], strict=True))
-    return edges
-
-
-def link_records(network: Network, rings: Iterable[RingRecord]) -> list[Link]:
-    """Return the links of a network as a plan file holds them."""
-    edges = ring_edges(rings)
-    return [
-        Link(
-            source=int(network.source[link]),
-            target=int(network.target[link]),
-            cables=int(network.multiplicity[link]),
-            rings=edges[int(network.source[link]), int(network.target[link])],
-            capacity_bytes_per_s=float(network.capacity[link]),
-            latency_s=float(network.latency[link]),
-        )
-        for link in range(network.links)
-    ]
-
-
-def degree_split(links: Iterable[Link], degree: int) -> tuple[int, int]:
-    """Return the ports that rings take of the server that they take most of, and its others.
-
-    Parameters
-    ----------
-    links : iterable of Link
-    degree : int
-        Ports of each server.
-
-    Returns
-    -------
-    rings, others : int
-        Rings take all cables of the links that they go over.
+    ``options`` and ``baselines`` (fabrics to compare with) are what was asked; the budget of a
+    single search is the steps that it made, which reproduce it. ``steps`` is what was proposed, or
+    simulated of layouts, and ``counts`` what else was looked at (``candidates``: plans of which
+    packet trains chose this one); ``restart`` is the place of this
+    search among several, and ``first_seed`` the seed of the first of them.
     """
-    taken: Counter[int] = Counter()
-    for link in links:
-        taken[link.source] += link.cables if link.rings else 0
-    most = max(taken.values(), default=0)
-    return most, degree - most
+
+    options: SearchOptions
+    baselines: list[str]
+    steps: Count
+    counts: dict[str, Count]
+    interrupted: bool
+    converged: bool
+    restart: Count = 0
+    first_seed: Count | None = None
 
 
-def bound_record(bound: Bound) -> BoundRecord:
-    """Return a bound as a plan file holds it."""
-    return BoundRecord(
-        seconds=bound.seconds,
-        binding=bound.binding,
-        terms_s={name: float(value) for name, value in bound.terms.items()},
-        weights=bound.weights,
-    )
+@checked(frozen=True, config=STRICT)
+class Link:
+    """Parallel cables from one server to another, and the rings that go over them."""
+
+    source: Count
+    target: Count
+    cables: Annotated[int, Field(ge=1, le=MAX_DEGREE)]
+    rings: Count
+    capacity_bytes_per_s: Amount
+    latency_s: Seconds
 
 
-def schedule_record(scheduled: Scheduled) -> ScheduleRecord:
-    """Return a schedule as a plan file holds it."""
-    schedule = scheduled.schedule
-    return ScheduleRecord(
-        overlap=cast(Literal["barrier", "next-forward"], schedule.overlap),
-        compute=cast(Literal["ready", "critical-path"], schedule.compute),
-        network=cast(Literal["fair", "transfers-first", "critical-path"], schedule.network),
-        bucket_bytes=schedule.bucket_bytes,
-        microbatches=schedule.microbatches,
-        plain_time_s=scheduled.plain_time,
-    )
+@checked(frozen=True, config=STRICT)
+class RingRecord:
+    """One AllReduce ring: the servers from the lowest on, and the generator, or 0."""
+
+    generator: Count
+    order: list[Count]
 
 
-def schedule_notes(scheduled: Scheduled, asked: str) -> list[str]:
-    """Return what must be known to compare a plan under another schedule than the plain one.
+@checked(frozen=True, config=STRICT)
+class RouteTable:
+    """Routes of ordered server pairs as one sparse table.
 
-    ``asked`` is how the schedule was to be chosen (`SearchOptions`).
+    Row ``source * servers + target`` is ``offsets[row] .. offsets[row + 1]`` of ``links``
+    (indices into the plan's links) and ``weights`` (indices into ``weight_values``, the shares
+    of the pair's bytes; few distinct ones occur). On many servers ``pairs`` lists those that the
+    iteration sends between, and a row is a place in it; else it is None.
     """
-    if scheduled.schedule == Schedule.plain():
-        tried = scheduled.tried
-        return [f"none of {tried} schedules tried beats the plain one"] if tried > 1 else []
-    bucket = scheduled.schedule.bucket_bytes
-    if asked == "fused" and bucket is not None:
-        return [
-            f"gradients are fused into AllReduces of at least {format_bytes(bucket)}, because some "
-            "had less than a packet for each server; so they are on other fabrics, where that is "
-            f"faster. Each by itself, the plan takes {format_time(scheduled.plain_time)} "
-            "(--schedule plain)"
-        ]
-    if scheduled.plain_time < scheduled.simulated.time:
-        return [
-            f"{SLOWER}: the plan takes {format_time(scheduled.plain_time)} under the plain "
-            f"schedule, {format_time(scheduled.simulated.time)} under the one asked for "
-            f"({scheduled.schedule.describe()}); --schedule plain searches with the former"
-        ]
-    return [
-        f"the iteration time holds for a schedule ({scheduled.schedule.describe()}) that published "
-        "results do not use; baselines have the plain one, under which "
-        f"the plan takes {format_time(scheduled.plain_time)}"
-    ]
+
+    offsets: list[Count]
+    links: list[Count]
+    weights: list[Count]
+    weight_values: list[Amount]
+    latency_s: list[Seconds]
+    pairs: list[Count] | None = None
 
 
-def skipped_notes(skipped: Sequence[str], memory: float) -> list[str]:
-    """Return a sentence that names what was not simulated for want of memory."""
-    if not skipped:
-        return []
-    return [
-        f"{TOO_LARGE}, because a task graph would take more than {format_bytes(memory)}: "
-        + "; ".join(skipped)
-    ]
+@checked(frozen=True, config=STRICT)
+class BoundRecord:
+    """A lower bound with all its terms, in seconds, and the weights of its trade-off."""
+
+    seconds: Seconds
+    binding: str
+    terms_s: dict[str, Seconds]
+    weights: dict[str, Amount]
 
 
-IN_VAIN = "asked for, but in no layout that is legal: "
-SLOWER = "the schedule asked for is slower"
-TOO_LARGE = "not simulated"
-TOO_MUCH_WORK = "not simulated, because too few servers are alike"
-"""How notes begin, or hold, that the answer shows, since they are about the question."""
+@checked(frozen=True, config=STRICT)
+class GapRecord:
+    """One part of the gap between the plan and the bound over everything."""
+
+    name: str
+    seconds: Seconds
+    binding: str
+    how: str
 
 
-def shown_notes(notes: Sequence[str]) -> list[str]:
-    """Return the notes that a short answer shows: what was asked in vain, or not looked at.
+@checked(frozen=True, config=STRICT)
+class ReconfigurationRecord:
+    """How a fabric that is rewired during the iteration works."""
 
-    Lists of layouts are counted in it.
+    delay_s: Seconds
+    window_s: Seconds | None
+    forwarding: bool
+
+
+class Timed:
+    """What has a time in the fluid model and, where stated, one of packet trains."""
+
+    iteration_time_s: float
+    packet_time_s: float | None
+
+    @property
+    def time_s(self) -> float:
+        """Seconds to go by: of packet trains where stated, else of the fluid model."""
+        return self.iteration_time_s if self.packet_time_s is None else self.packet_time_s
+
+
+@checked(frozen=True, config=STRICT)
+class Baseline(Timed):
+    """The same job on another fabric, with the best parallelization found for that fabric."""
+
+    iteration_time_s: Seconds
+    packet_time_s: Seconds | None
+    cost_usd: Amount | None
+    bandwidth_bytes_per_s: Amount
+    origin: str
+    parallelization: Parallelization
+    note: str
+    reconfiguration: ReconfigurationRecord | None = None
+    bounded: bool = False
+    """Whether its simulation passed the budget of work: the time is one that it is not below."""
+
+
+@checked(frozen=True, config=STRICT)
+class ScheduleRecord:
+    """The schedule inside the iteration that the plan's time holds for.
+
+    ``plain_time_s`` is the time of the same strategy and network under the plain schedule.
     """
-    shown = []
-    for note in notes:
-        if note.startswith(TOO_LARGE):
-            said, _, listed = note.partition(": ")
-            count = len(listed.split("; "))
-            layouts = counted(count, "layout")
-            shown.append(f"{said}: {layouts}, any of which may be faster (--details names them)")
-        elif note.startswith((IN_VAIN, SLOWER)) or TOO_MUCH_WORK in note:
-            shown.append(note)
-    return shown
 
-
-def unused_notes(unused: Sequence[str]) -> list[str]:
-    """Return a sentence that names what was asked for in vain."""
-    if not unused:
-        return []
-    return [f"{IN_VAIN}{'; '.join(unused)}"]
-
-
-def unsimulated_notes(count: int) -> list[str]:
-    """Return a sentence that says how many wirings were not simulated for their size."""
-    if not count:
-        return []
-    networks = counted(count, "wiring with its routes was", "wirings with routes were")
-    return [
-        f"{networks} {TOO_MUCH_WORK} on them for the work that a simulation may take; "
-        "bounds do not rule out that they are faster"
-    ]
-
-
-def near_notes(near: bool) -> list[str]:
-    """Return a sentence that says so where the plan's time is not that of an exact simulation."""
-    if not near:
-        return []
-    return [
-        f"the time by flows is off by about 0.1 %: there are more than {MOST_TRANSFERS} transfers, "
-        f"or they cross more than {MOST_CROSSINGS / 1e6:g} million links in all, so flows that end "
-        f"within {100 * NEAR:g} % of their age are batched"
-    ]
-
-
-def bounded_notes(compared: Mapping[str, Baseline]) -> list[str]:
-    """Return a sentence for each fabric whose time is a bound that it is not below."""
-    return [
-        f"{name} takes at least the time stated: simulating it would take too much work, and what "
-        "its ports and links must carry bounds it from below"
-        for name, base in compared.items()
-        if base.bounded
-    ]
+    overlap: Literal["barrier", "next-forward"]
+    compute: Literal["ready", "critical-path"]
+    network: Literal["fair", "transfers-first", "critical-path"]
+    bucket_bytes: Amount | None
+    microbatches: Whole
+    plain_time_s: Seconds

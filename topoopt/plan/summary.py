@@ -8,8 +8,9 @@ from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from parallelism.transformers.text import layout_text, order_text
 from topoopt.base.display import register
 from topoopt.base.text import dollars, table_lines
-from topoopt.plan.plan import Parallelization, Plan, RingRecord
+from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import rebuild_schedule
+from topoopt.plan.records import Parallelization, RingRecord
 from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time

@@ -7,22 +7,15 @@ from pathlib import Path
 import numpy as np
 
 from codesign_base import InputError
-from topoopt.plan.checks import (
-    check_baselines,
-    check_bounds,
-    check_costs,
-    check_parallelization,
-    check_ports,
-    check_question,
-    check_rings,
-    check_starts,
-    check_times,
-)
+from topoopt.plan.compared_checks import check_baselines, check_costs, check_starts
 from topoopt.plan.packet_checks import check_packets
+from topoopt.plan.parallelization_checks import check_parallelization, check_question
 from topoopt.plan.plan import Plan, load_plan
 from topoopt.plan.rebuild import Rebuilt, rebuild
 from topoopt.plan.route_checks import check_flows, check_routes
 from topoopt.plan.search_checks import check_search
+from topoopt.plan.time_checks import check_bounds, check_times
+from topoopt.plan.wiring_checks import check_ports, check_rings
 
 _Stages = tuple[tuple[tuple[str, Callable[[Plan, Rebuilt], None]], ...], ...]
 # In stages: what a stage recomputes rests on what the stages before it found in order.

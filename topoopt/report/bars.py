@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from topoopt.base.text import dollars
-from topoopt.plan.plan import Timed
+from topoopt.plan.records import Timed
 from topoopt.problem.units import format_bandwidth, format_time
 from topoopt.report.markup import Html, element, joined, number, table
 

@@ -11,7 +11,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric import IDEAL, Fabric, score
 from topoopt.fabrics import baselines
 from topoopt.fabrics.baselines import EXPANDER_UP_TO, PLAN_BASELINES, usual_baselines
-from topoopt.plan.records import left_out_notes
+from topoopt.plan.recorded import left_out_notes
 from topoopt.problem.prices import default_prices
 from topoopt.topology.fabrics import even_fat_tree, fat_tree
 

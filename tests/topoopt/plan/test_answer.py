@@ -8,7 +8,7 @@ from small_layouts import shared_layout_plan
 from small_plans import shared_plan
 
 from topoopt.plan.answer import same_cost
-from topoopt.plan.records import (
+from topoopt.plan.recorded import (
     schedule_notes,
     shown_notes,
     skipped_notes,

@@ -17,9 +17,7 @@ from parallelism.transformers.load import load_transformer
 from topoopt.cli.app import app
 from topoopt.problem.job import nvlink_server
 from topoopt.problem.options import SearchOptions
-from topoopt.problem.units import (
-    parse_bandwidth,
-)
+from topoopt.problem.units import parse_bandwidth
 from topoopt.report import render_report, reproduce
 from topoopt.report.reproduce import bandwidth_text, plan_command_line
 

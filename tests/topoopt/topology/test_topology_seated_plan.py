@@ -7,8 +7,8 @@ import pytest
 from small_plans import small_dlrm, solve
 
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.plan.plan import RingRecord
-from topoopt.plan.records import ring_key
+from topoopt.plan.recorded import ring_key
+from topoopt.plan.records import RingRecord
 from topoopt.plan.summary import plan_summary
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.options import SearchOptions

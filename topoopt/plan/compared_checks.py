@@ -1,0 +1,130 @@
+"""The checks of what a plan is compared with: costs, starting strategies, other fabrics."""
+
+import math
+from typing import Any
+
+from codesign_base import InputError
+from parallelism.operator_family import OperatorFamily
+from parallelism.strategy import Strategy
+from topoopt.evaluate.comparing import Took, compared_scorer, in_other_buckets
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.rewire import Rewirer
+from topoopt.fabrics.baselines import baseline_fabric
+from topoopt.plan.arithmetic import SIMULATED, require_same
+from topoopt.plan.packet_checks import says_packets
+from topoopt.plan.parallelization_checks import check_origin, check_record, named_of
+from topoopt.plan.plan import Plan
+from topoopt.plan.rebuild import Rebuilt
+from topoopt.plan.recorded import reconfiguration_record
+from topoopt.problem.prices import PriceTable, direct_connect_cost
+from topoopt.search.confirm import packet_times_on
+from topoopt.search.methods import SEARCHES
+from topoopt.search.starts import SLOW_START, USUAL, start_pair
+
+
+def check_costs(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The network costs what the price table says."""
+    cluster = rebuilt.cluster
+    prices = PriceTable.from_dict(plan.prices)
+    cost = direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices)
+    require_same("cost_usd", plan.cost_usd, cost)
+
+
+def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The starting strategies take the stated times on topologies of their own."""
+    named = named_of(plan, rebuilt)
+    family = rebuilt.family
+    if not isinstance(family, OperatorFamily):
+        return
+    problem = Problem(family, rebuilt.cluster, plan.search.options, plan.seed).fused
+    rewirer = Rewirer(problem)
+    near = rewirer.tolerance
+    for name, stored in plan.named_strategies_s.items():
+        if name not in named:
+            raise InputError(f"named_strategies_s has {name!r}, which this job does not have")
+        strategy = named[name]
+        fits = problem.fits(strategy)
+        if fits != (stored is not None):
+            raise InputError(f"named_strategies_s: {name} {'fits' if fits else 'does not fit'}")
+        if not fits:
+            continue
+        pair = start_pair(rewirer, strategy, name)
+        if pair is not None and name not in USUAL:
+            pair = rewirer.exactly(pair)
+        if pair is None:
+            raise InputError(f"named_strategies_s: {name} cannot be wired")
+        require_same(f"named_strategies_s of {name}", stored, pair.time, SIMULATED)
+        # The methods that exist for comparison do not go back to where they started, and packet
+        # trains may prefer what is slower in the fluid model. Buckets of the plan are filled in
+        # another order than those of the starts, which may be slower, too.
+        compared = SEARCHES[plan.search.options.searched].compared
+        if (
+            not compared
+            and plan.search.options.confirm != "packet"
+            and plan.search.options.schedule != "fused"
+            and plan.iteration_time_s > pair.time * (1 + (near if problem.spares else SIMULATED))
+        ):
+            raise InputError(f"the plan is slower than the starting strategy {name}")
+    if not plan.search.interrupted:
+        _check_left_out(plan, family, named, rewirer)
+
+
+def _check_left_out(
+    plan: Plan, family: OperatorFamily, named: dict[str, Strategy], rewirer: Rewirer
+) -> None:
+    """Starting strategies without a time fit, are not the usual ones, and are slow."""
+    options = plan.search.options
+    times = sorted(time for time in plan.named_strategies_s.values() if time is not None)
+    # Searches give the times of as many as they have chains, unless those are slow.
+    limit = SLOW_START * min(times, default=math.inf)
+    if len(times) >= options.chains:
+        limit = min(limit, times[options.chains - 1])
+    limit *= 1.0 - 2.0 * rewirer.tolerance  # of their scores
+    for name, strategy in named.items():
+        if name in plan.named_strategies_s or (options.faithful and name not in USUAL):
+            continue
+        if name not in USUAL and bool(family.memory(strategy).max() <= family.memory_limit):
+            pair = start_pair(rewirer, strategy, name, limit)
+            if pair is None or pair.time >= limit:
+                continue
+        raise InputError(f"named_strategies_s lacks {name}")
+
+
+def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The fabrics compared with cost and take what is stated, with legal parallelizations."""
+    prices = PriceTable.from_dict(plan.prices)
+    family: Any = rebuilt.family
+    asked = plan.search.options.reconfiguration
+    problem: Problem[Any] = Problem(family, rebuilt.cluster, plan.search.options, plan.seed).fused
+    packet_stated = says_packets(plan, rebuilt)
+    for name, record in plan.baselines.items():
+        base = baseline_fabric(name, rebuilt.cluster, prices, plan.seed, asked)
+        if record.reconfiguration != reconfiguration_record(base.fabric):
+            raise InputError(f"reconfiguration of {name} is not what search.options asked for")
+        if record.parallelization.kind != family.kind:
+            raise InputError(f"parallelization of {name} is of {record.parallelization.kind}")
+        try:
+            strategy = family.read(record.parallelization)
+        except InputError as error:
+            raise InputError(f"the {family.noun} of {name}: {error}") from None
+        check_record(record.parallelization, strategy, family)
+        check_origin(record.origin, strategy, plan, rebuilt)
+        scorer = compared_scorer(problem.plain, base.fabric, strategy)
+        took = Took(scorer(strategy), scorer.bounded, False)
+        time, bounded, _ = in_other_buckets(problem.plain, base.fabric, strategy, took)
+        if bounded != record.bounded:
+            raise InputError(f"bounded of {name} is {record.bounded}, expected {bounded}")
+        require_same(f"iteration_time_s of {name}", record.iteration_time_s, time, SIMULATED)
+        packets = None
+        if packet_stated and (record.packet_time_s is not None or not plan.search.interrupted):
+            packets = packet_times_on(base.fabric, family.build(strategy), base.real)
+        if packets is not None and record.packet_time_s is not None:
+            stated = f"packet_time_s of {name}"
+            require_same(stated, record.packet_time_s, packets.mean, SIMULATED)
+        elif packets is not None or record.packet_time_s is not None:
+            raise InputError(f"packet_time_s of {name} is {record.packet_time_s!r}")
+        if base.cost != record.cost_usd and (base.cost is None or record.cost_usd is None):
+            raise InputError(f"cost_usd of {name} is {record.cost_usd!r}, expected {base.cost!r}")
+        if base.cost is not None:
+            require_same(f"cost_usd of {name}", record.cost_usd, base.cost)
+        require_same(f"bandwidth of {name}", record.bandwidth_bytes_per_s, base.bandwidth)
