@@ -21,8 +21,8 @@ from parallelism.transformers.costs import layer_costs
 from parallelism.transformers.end_costs import head_costs
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import FSDP2, FSDP2_EAGER
-from parallelism.transformers.iteration import stack_seconds
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.pass_seconds import stack_seconds
 
 # Name, hidden and feed-forward width, heads, key heads, width of a head, tokens, samples.
 CASES = (

@@ -22,8 +22,8 @@ from topoopt.cli.app import app
 from topoopt.codesign.designs import Design
 from topoopt.fabrics.baselines import BASELINES
 from topoopt.problem import options, schedule
+from topoopt.problem.cluster import MAX_DEGREE, MAX_SERVERS
 from topoopt.problem.effort import EFFORTS
-from topoopt.problem.job import MAX_DEGREE, MAX_SERVERS
 from topoopt.problem.prices import default_prices
 from topoopt.problem.reconfiguration import RECONFIGURABLE, Reconfiguration
 from topoopt.problem.units import format_time

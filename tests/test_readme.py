@@ -28,8 +28,9 @@ from parallelism.transformers.presets import TRANSFORMERS
 from topoopt.cli.app import app
 from topoopt.evaluate.scoring import SEARCH_TOLERANCE
 from topoopt.plan.plan import Plan
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.effort import EFFORTS
-from topoopt.problem.job import Cluster, Job
+from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from topoopt.plan.plan import Plan as Plan
     from topoopt.plan.plan import load_plan as load_plan
     from topoopt.plan.verify import verify_plan as verify_plan
-    from topoopt.problem.job import Cluster as Cluster
+    from topoopt.problem.cluster import Cluster as Cluster
     from topoopt.problem.job import Job as Job
     from topoopt.problem.options import SearchOptions as SearchOptions
     from topoopt.report import write_report as write_report
@@ -48,7 +48,7 @@ _provide("details", "topoopt.plan.summary")
 
 # Loaded on first use: `import topoopt` stays fast and pulls in no heavy library.
 _HOMES = {
-    "Cluster": "topoopt.problem.job",
+    "Cluster": "topoopt.problem.cluster",
     "Grid": "topoopt.codesign.pareto",
     "InfeasibleError": "codesign_base",
     "InputError": "codesign_base",

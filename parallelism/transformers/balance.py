@@ -6,9 +6,9 @@ from parallelism.transformers.collectives import end_communications
 from parallelism.transformers.end_costs import embedding_costs, head_costs
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
-from parallelism.transformers.iteration import layer_seconds, part_seconds
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import near_links
+from parallelism.transformers.pass_seconds import layer_seconds, part_seconds
 from parallelism.transformers.shares import layer_kinds
 from parallelism.transformers.stage_maps import Ends
 from parallelism.transformers.stages import Part

@@ -10,11 +10,11 @@ from codesign_base.counted import counted
 from parallelism.transformers.config_experts import (
     dense_first,
     experts_of,
-    latent_layers,
     qwen_experts,
     with_shared,
 )
 from parallelism.transformers.config_fields import ConfigFields
+from parallelism.transformers.config_latent import latent_layers
 from parallelism.transformers.config_parts import (
     biased,
     grouped,

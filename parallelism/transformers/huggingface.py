@@ -21,12 +21,15 @@ from parallelism.transformers.config_dense import DENSE_FAMILIES
 from parallelism.transformers.config_experts import EXPERT_FAMILIES
 from parallelism.transformers.config_fields import ConfigFields
 from parallelism.transformers.config_hybrid import HYBRID_FAMILIES
+from parallelism.transformers.config_latent import LATENT_FAMILIES
 from parallelism.transformers.config_mixers import MIXER_FAMILIES
 from parallelism.transformers.config_parts import modules_of
 
 # The sequence of a job that names none, if the model allows as many.
 DEFAULT_SEQUENCE = 4096
-_FAMILIES = {**DENSE_FAMILIES, **EXPERT_FAMILIES, **HYBRID_FAMILIES, **MIXER_FAMILIES}
+_FAMILIES = {
+    **DENSE_FAMILIES, **EXPERT_FAMILIES, **LATENT_FAMILIES, **HYBRID_FAMILIES, **MIXER_FAMILIES
+}  # fmt: skip
 
 # What changes the architecture where a family has it, and values with which it does not.
 _ARCHITECTURAL: Mapping[str, tuple[object, ...]] = {

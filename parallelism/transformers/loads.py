@@ -19,16 +19,16 @@ from parallelism.transformers.collectives import (
 from parallelism.transformers.end_costs import embedding_costs, head_costs
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
-from parallelism.transformers.iteration import (
+from parallelism.transformers.iteration import optimizer_seconds
+from parallelism.transformers.layout import SPLIT, Layout
+from parallelism.transformers.links import Links, near_links
+from parallelism.transformers.pass_seconds import (
     PassSeconds,
     layer_seconds,
-    optimizer_seconds,
     part_seconds,
     scale_seconds,
     shard_seconds,
 )
-from parallelism.transformers.layout import SPLIT, Layout
-from parallelism.transformers.links import Links, near_links
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.reach import servers_reached
 from parallelism.transformers.schedules import PassKind

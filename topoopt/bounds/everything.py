@@ -9,7 +9,7 @@ from parallelism.transformers.family import LayoutFamily
 from topoopt.bounds.bounds import Bound, scheduled_bound, space_bound
 from topoopt.bounds.layouts import fitting_bounds, layout_bound, least_bound, placement_bound
 from topoopt.bounds.relaxation import Wirings
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.schedule import Schedule
 
 AnyFamily = OperatorFamily | LayoutFamily

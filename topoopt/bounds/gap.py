@@ -16,7 +16,7 @@ from topoopt.bounds.everything import AnyFamily, everything_bound, own_bound
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import tasks_over
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.schedule import Schedule
 
 

@@ -8,10 +8,10 @@ from math import ceil
 import numpy as np
 
 from parallelism.transformers.family import LayoutFamily
-from parallelism.transformers.iteration import layer_seconds
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import near_links
 from parallelism.transformers.loads import Loads
+from parallelism.transformers.pass_seconds import layer_seconds
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.sends import network_bytes

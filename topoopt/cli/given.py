@@ -16,7 +16,8 @@ from topoopt.cli.shared import JOB, SEARCH
 
 if TYPE_CHECKING:
     from parallelism.transformers.choices import Choices
-    from topoopt.problem.job import Cluster, Job
+    from topoopt.problem.cluster import Cluster
+    from topoopt.problem.job import Job
     from topoopt.problem.options import SearchOptions
 
 # Options that are called otherwise than the field that they set.
@@ -174,7 +175,7 @@ def make_cluster(given: Mapping[str, Any]) -> "Cluster":
     given : mapping
         Values of `topoopt.cli.shared.CLUSTER`.
     """
-    from topoopt.problem.job import Cluster
+    from topoopt.problem.cluster import Cluster
 
     return Cluster(
         *(given[name] for name in ("servers", "degree", "bandwidth", "ports", "latency"))

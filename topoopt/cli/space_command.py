@@ -36,7 +36,8 @@ def space_command(
     from parallelism.device import Server
     from parallelism.search.size import space_size
     from parallelism.search.space import StrategySpace
-    from topoopt.problem.job import MAX_SERVERS, Job
+    from topoopt.problem.cluster import MAX_SERVERS
+    from topoopt.problem.job import Job
 
     if servers < 1:
         raise InputError(f"servers is {servers}; give at least 1")

@@ -13,7 +13,7 @@ from topoopt.problem.units import format_bandwidth, format_time
 
 if TYPE_CHECKING:
     from topoopt.codesign.wire import Wired
-    from topoopt.problem.job import Cluster
+    from topoopt.problem.cluster import Cluster
     from topoopt.studies.workload import Workload
 
 _ENDINGS = (".fbuf", ".json", ".graphml")
@@ -49,7 +49,7 @@ def wire_command(
     Example: topoopt wire traces --degree 4 --bandwidth 100Gbps -o wired.fbuf
     """
     from topoopt.codesign.wire import wire_tasks
-    from topoopt.problem.job import Cluster
+    from topoopt.problem.cluster import Cluster
     from topoopt.studies.workload import load_workload, streams_of
 
     common.check_seed(seed)

@@ -25,7 +25,8 @@ from topoopt.fabrics.baselines import (
 )
 from topoopt.plan.records import Timed
 from topoopt.plan.summary import parallelization_text
-from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
+from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
+from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices
 from topoopt.problem.units import format_bandwidth, format_time

@@ -50,7 +50,8 @@ from topoopt.plan.recorded import (
     unused_notes,
 )
 from topoopt.plan.records import Baseline, ClusterRecord, GapRecord, RouteTable, SearchRecord
-from topoopt.problem.job import Cluster, Job
+from topoopt.problem.cluster import Cluster
+from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
 from topoopt.search.confirm import (

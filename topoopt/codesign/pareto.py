@@ -33,7 +33,8 @@ from topoopt.codesign.solve import co_optimize
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.plan.plan import Plan
 from topoopt.plan.summary import parallelization_text
-from topoopt.problem.job import Cluster, Job
+from topoopt.problem.cluster import Cluster
+from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices, direct_connect_cost
 from topoopt.problem.units import format_bandwidth, format_time, parse_port_rate

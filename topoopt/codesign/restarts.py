@@ -24,7 +24,8 @@ from topoopt.codesign.once import optimize_once
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.plan.plan import Plan, parse_plan
 from topoopt.plan.records import Baseline
-from topoopt.problem.job import Cluster, Job
+from topoopt.problem.cluster import Cluster
+from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable
 from topoopt.search.search_state import StateFile

@@ -11,7 +11,8 @@ from topoopt.codesign.once import optimize_once
 from topoopt.codesign.restarts import co_optimize_with_restarts
 from topoopt.fabrics.baselines import BaselineFabric, usual_baselines
 from topoopt.plan.plan import Plan
-from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
+from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
+from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable
 

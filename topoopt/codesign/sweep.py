@@ -19,7 +19,8 @@ from topoopt.codesign.solve import co_optimize
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabrics.baselines import usual_baselines
 from topoopt.plan.plan import Plan, load_plan
-from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
+from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
+from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices
 

@@ -16,7 +16,7 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabrics
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from routing.network import Network
 from topoopt.fabric.rings import default_rings, ring_loads
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel
 from topoopt.topology.expander import expander_stream
 from topoopt.topology.fabrics import random_regular

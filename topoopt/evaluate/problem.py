@@ -13,7 +13,7 @@ from parallelism.transformers.family import LayoutFamily
 from routing.routes import tabled
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import PACKETS
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.schedule import Schedule
 from topoopt.topology.fabrics import ideal_switch

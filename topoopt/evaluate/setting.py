@@ -12,7 +12,8 @@ from parallelism.strategy import Strategy
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.problem.job import Cluster, Job
+from topoopt.problem.cluster import Cluster
+from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 
 

@@ -10,7 +10,7 @@ from routing.routes import tabled
 from topoopt.evaluate.drawn import drawn_topologies
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import CHOSEN_UP_TO
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel
 from topoopt.topology.exchange_groups import exchange_wirings
 from topoopt.topology.finder import Selection, Topology, find_topology

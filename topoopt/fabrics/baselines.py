@@ -27,7 +27,7 @@ from topoopt.fabrics.reconfiguration import reconfigurable_fabric
 from topoopt.fabrics.zoo_baselines import zoo_fabric
 from topoopt.fabrics.zoo_names import ZOO, is_zoo_name
 from topoopt.problem.budget import Budget
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import (
     PriceTable,
     direct_connect_cost,

@@ -3,7 +3,7 @@
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.reconfigurable import Reconfigurable
 from topoopt.fabric.windowed import WindowedCircuits
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.units import format_time
 

@@ -17,7 +17,7 @@ from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.rings import Rings, default_rings, ring_loads
 from topoopt.fabrics.bill import NO_LAYER, equal_cost_bandwidth, network_bill
 from topoopt.fabrics.zoo_names import GPUS, Entry, entry_of
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel
 from topoopt.problem.prices import PriceTable, direct_connect_cost
 from topoopt.topology.hamiltonian import disjoint_cycles

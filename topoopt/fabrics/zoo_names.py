@@ -9,7 +9,7 @@ from codesign_base import InputError
 from codesign_base.counted import counted
 from codesign_base.whole_numbers import divisors
 from topoopt.fabrics.bill import NO_LAYER
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import LAYERS
 
 GPUS, SERVERS = "gpus", "servers"

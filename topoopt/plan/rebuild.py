@@ -20,7 +20,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_tasks
 from topoopt.plan.plan import Plan
 from topoopt.plan.records import ScheduleRecord
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.routing import Routing
 from topoopt.problem.schedule import Schedule
 

@@ -21,7 +21,7 @@ from topoopt.plan.records import (
     RingRecord,
     ScheduleRecord,
 )
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import PriceTable
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_bytes, format_time

@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass as checked
 from parallelism.operator_records import OperatorQuestion, StrategyRecord
 from parallelism.record_fields import STRICT, Amount, Count, Seconds, Whole
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
-from topoopt.problem.job import MAX_DEGREE
+from topoopt.problem.cluster import MAX_DEGREE
 from topoopt.problem.options import SearchOptions
 
 if TYPE_CHECKING:

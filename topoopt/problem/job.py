@@ -1,8 +1,8 @@
-"""The question: a job to train, and the cluster parts to train it on."""
+"""The question: a job to train."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 
 from codesign_base import InfeasibleError, InputError
@@ -22,21 +22,7 @@ from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import USUAL_MODULES, Layout
 from parallelism.transformers.shares import done_again, sequence_of
-from topoopt.problem.ports import PortModel, port_model
-from topoopt.problem.units import parse_latency, parse_port_rate
-
-# Routes are kept for every pair of servers, and wirings are tried for every split of the ports.
-MAX_SERVERS = 4096
-MAX_DEGREE = 256
-
-
-def _check_count(
-    name: str, value: object, remedy: str = "give a whole number of at least 1"
-) -> None:
-    # numpy integers count, truth values do not; fractions are refused rather than cut off.
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise InputError(f"{name} is {value!r}; {remedy}")
-
+from topoopt.problem.cluster import check_count
 
 USUAL_ACCELERATOR = {"operators": "a100", "layouts": "h100"}
 USUAL_GPUS = {"operators": 4, "layouts": 8}
@@ -156,7 +142,7 @@ class Job:
             self._check_transformer(self.model)
             return
         if self.batch_per_gpu is not None:
-            _check_count("batch_per_gpu", self.batch_per_gpu)
+            check_count("batch_per_gpu", self.batch_per_gpu)
             if self.batch_per_gpu > MOST_BATCH:
                 raise InputError(
                     f"batch_per_gpu is {self.batch_per_gpu}; give at most {MOST_BATCH}"
@@ -189,9 +175,9 @@ class Job:
                 f"model {model.name!r} is a transformer, but global_batch is not given; give the "
                 "samples of an iteration"
             )
-        _check_count("global_batch", self.global_batch)
+        check_count("global_batch", self.global_batch)
         if self.sequence is not None:
-            _check_count("sequence", self.sequence)
+            check_count("sequence", self.sequence)
         reserve = self.memory_reserve
         if reserve is not None and (isinstance(reserve, bool) or not isinstance(reserve, Real)):
             raise InputError(f"memory_reserve is {told(reserve)}; give a share, such as 0.1")
@@ -354,75 +340,3 @@ def _family(model: object) -> type[OperatorFamily] | type[LayoutFamily]:
         f"model is {told(model)}; give a graph of operators or a transformer, such as "
         "topoopt.models.dlrm() or topoopt.load_transformer('llama3-8b')"
     )
-
-
-CLUSTER_EXAMPLE = (
-    'a topoopt.Cluster, such as topoopt.Cluster(servers=16, degree=4, bandwidth="100Gbps")'
-)
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """The parts of a dedicated cluster: servers, ports, and the speed of a port.
-
-    Parameters
-    ----------
-    servers : int
-        Number of servers.
-    degree : int
-        Network ports a server.
-    bandwidth : str or float
-        Speed of a port each way, for example "100Gbps"; a number is bytes/s.
-    ports : {"directed", "bidirectional"}
-        Directed: a port's transmit and receive fibres may go to different servers.
-        Bidirectional: a port joins two servers both ways.
-    latency : str or float
-        Time for one hop, for example "1us"; a number is seconds.
-
-    Raises
-    ------
-    InputError
-        If a value is out of range; beyond 4096 servers or 256 ports a server routes and
-        candidate wirings would not fit in memory or time, and beyond ports of 1bps to 1e6Tbps
-        or hops of an hour simulations lose events in the rounding of their clock.
-
-    Examples
-    --------
-    >>> import topoopt as to
-    >>> to.Cluster(servers=16, degree=4, bandwidth="100Gbps").port_rate
-    12500000000.0
-    """
-
-    servers: int
-    degree: int
-    bandwidth: str | float
-    ports: str = "directed"
-    latency: str | float = 1e-6
-
-    def __post_init__(self) -> None:
-        _check_count("servers", self.servers)
-        _check_count(
-            "degree", self.degree, "give a whole number of at least 1, the ports of a server"
-        )
-        for name, value, most in (
-            ("servers", self.servers, MAX_SERVERS),
-            ("degree", self.degree, MAX_DEGREE),
-        ):
-            if value > most:
-                raise InputError(f"{name} is {value}; at most {most} are supported")
-        _ = self.port_model, self.port_rate, self.hop_latency
-
-    @property
-    def port_rate(self) -> float:
-        """Bytes/s of one port, each way."""
-        return parse_port_rate(self.bandwidth)
-
-    @property
-    def hop_latency(self) -> float:
-        """Seconds for one hop."""
-        return parse_latency(self.latency)
-
-    @property
-    def port_model(self) -> PortModel:
-        """The port model as an enum."""
-        return port_model(self.ports)

@@ -17,7 +17,7 @@ from routing.paths import USUAL_PATHS, USUAL_SLACK, ecmp_routes, k_shortest_rout
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel
 
 _MOST_PAIRS = 100_000

@@ -20,7 +20,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabrics.baselines import best_on
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.problem.budget import Budget
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.starts import starting_strategies
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_transformers import LATENT, MIXTRAL, gpt
 
-from parallelism.transformers import activations, collectives, costs, iteration, stages
+from parallelism.transformers import activations, collectives, costs, pass_seconds, stages
 from parallelism.transformers.attention import SlidingWindow
 from parallelism.transformers.enumeration import Choices, enumerate_layouts
 from parallelism.transformers.gpu import rates_of
@@ -42,8 +42,8 @@ def test_layers_depend_on_nothing_that_is_left_out(which, number, layer):
     assert collectives.layer_communications(*known[:4]) == sent
     rates, links = rates_of("h100"), links_of("h100", 8, 50e9)
     for without in (frozenset(), frozenset({"tensor", "expert"})):
-        seconds = iteration.layer_seconds(model, layer, layout, rates, links, PLAIN, without)
-        assert seconds == iteration._layer_seconds.__wrapped__(
+        seconds = pass_seconds.layer_seconds(model, layer, layout, rates, links, PLAIN, without)
+        assert seconds == pass_seconds._layer_seconds.__wrapped__(
             model, layer, layout, rates, links, PLAIN, without, None
         )
 

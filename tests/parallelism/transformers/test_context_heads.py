@@ -19,11 +19,11 @@ from parallelism.transformers.costs import layer_costs, model_flops
 from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.exposure import communication_seconds
 from parallelism.transformers.gpu import rates_of
-from parallelism.transformers.iteration import layer_seconds
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.linear_attention import LinearAttention
 from parallelism.transformers.links import Links
 from parallelism.transformers.loads import loads_of
+from parallelism.transformers.pass_seconds import layer_seconds
 from parallelism.transformers.placed_tasks import iteration_tasks
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.presets import get_transformer

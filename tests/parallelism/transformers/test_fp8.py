@@ -14,10 +14,11 @@ from parallelism.transformers.end_costs import head_costs
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import Implementation, get_stack
-from parallelism.transformers.iteration import all_part_seconds, optimizer_seconds
+from parallelism.transformers.iteration import optimizer_seconds
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import links_of
 from parallelism.transformers.loads import loads_of
+from parallelism.transformers.pass_seconds import all_part_seconds
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.stages import stage_weights
 from parallelism.transformers.work import Gemm, product_costs

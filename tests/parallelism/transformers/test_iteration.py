@@ -13,15 +13,10 @@ from parallelism.transformers.costs import layer_costs
 from parallelism.transformers.exposure import breadth_first_seconds, group_placement
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import MEGATRON_2022, Implementation
-from parallelism.transformers.iteration import (
-    all_part_seconds,
-    iteration_time,
-    layer_seconds,
-    optimizer_seconds,
-    part_seconds,
-)
+from parallelism.transformers.iteration import iteration_time, optimizer_seconds
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import GroupPlacement, Links, switched_links
+from parallelism.transformers.pass_seconds import all_part_seconds, layer_seconds, part_seconds
 from parallelism.transformers.stages import all_part_weights
 from parallelism.transformers.work import Gemm, Work
 from tests.helpers.small_transformers import GPT_22B, LLAMA3_8B, MIXTRAL, gpt

@@ -21,12 +21,12 @@ from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.huggingface import transformer_from_config
 from parallelism.transformers.implementation import MEGATRON_CORE
-from parallelism.transformers.iteration import all_part_seconds
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import Links, sent_bytes
 from parallelism.transformers.load import load_transformer
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.operators import model_graph
+from parallelism.transformers.pass_seconds import all_part_seconds
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stages import part_weights, parts_of, stage_weights
 from topoopt.bounds.layouts import layout_bound, passes_bound

@@ -16,10 +16,10 @@ from parallelism.transformers.costs import layer_costs
 from parallelism.transformers.experts import Experts
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import MEGATRON_CORE, STACKS, get_stack
-from parallelism.transformers.iteration import layer_seconds
 from parallelism.transformers.layout import Layout, Module
 from parallelism.transformers.links import links_of
 from parallelism.transformers.memory import memory_use
+from parallelism.transformers.pass_seconds import layer_seconds
 from parallelism.transformers.stages import parts_of
 from topoopt.problem.job import Job, nvlink_server
 

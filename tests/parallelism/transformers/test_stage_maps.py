@@ -15,9 +15,10 @@ from parallelism.transformers.choices import Choices
 from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import Implementation
-from parallelism.transformers.iteration import all_part_seconds, iteration_time
+from parallelism.transformers.iteration import iteration_time
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import links_of
+from parallelism.transformers.pass_seconds import all_part_seconds
 from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.stage_maps import (
     balanced_layers,

@@ -17,7 +17,7 @@ from topoopt.bounds.bounds import Wirings, space_bound, strategy_bound
 from topoopt.bounds.gap import plan_bounds
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 
 LATENCY = 1e-6
 

@@ -18,7 +18,7 @@ from topoopt.bounds.critical_kernels import busiest_span
 from topoopt.bounds.gap import how, plan_bounds
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.fabric.simulate import score
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 
 
 @settings(max_examples=40, deadline=None)

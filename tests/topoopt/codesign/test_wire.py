@@ -9,7 +9,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.codesign.wire import wire_tasks
 from topoopt.fabric.simulate import score
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.studies.workload import load_workload, streams_of
 
 COMPUTE, TRANSFER, ALLREDUCE = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE

@@ -14,7 +14,8 @@ from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.rings import default_rings, ring_loads
 from topoopt.fabrics.baselines import baseline_fabric
-from topoopt.problem.job import Cluster, Job
+from topoopt.problem.cluster import Cluster
+from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices
 

@@ -9,7 +9,7 @@ from parallelism.device import Server
 from parallelism.transformers.choices import Choices
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.placement import Placement
-from topoopt.evaluate import rewire
+from topoopt.evaluate import wirings
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer
@@ -42,7 +42,7 @@ def test_groups_of_experts_are_joined_directly_where_that_is_faster(problem, mon
     # Eight ranks on four servers exchange: three ports of four make that a full mesh.
     inside = next(p for p in placements(problem) if p.order == ("context", "data", "pipeline"))
     pair = Rewirer(problem).wire(inside, "test")
-    monkeypatch.setattr(rewire, "exchange_wirings", lambda *_: iter(()))
+    monkeypatch.setattr(wirings, "exchange_wirings", lambda *_: iter(()))
     before = Rewirer(problem).wire(inside, "test")
     assert pair is not None
     assert before is not None
@@ -57,7 +57,7 @@ def test_groups_of_experts_are_joined_directly_where_that_is_faster(problem, mon
 @pytest.mark.slow
 def test_no_placement_is_slower_for_the_choice(problem, monkeypatch) -> None:
     chosen = [Rewirer(problem).wire(p, "test") for p in placements(problem)]
-    monkeypatch.setattr(rewire, "exchange_wirings", lambda *_: iter(()))
+    monkeypatch.setattr(wirings, "exchange_wirings", lambda *_: iter(()))
     alone = [Rewirer(problem).wire(p, "test") for p in placements(problem)]
     for one, other in zip(chosen, alone, strict=True):
         assert one is not None

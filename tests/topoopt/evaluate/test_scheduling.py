@@ -38,7 +38,7 @@ from topoopt.plan.plan import parse_plan
 from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.budget import Budget
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.schedule import COMPUTE_ORDERS, NETWORK_ORDERS, ORDERED, OVERLAPS, Schedule
 from topoopt.search.confirm import confirmed_times

@@ -19,7 +19,7 @@ from tampering import changes, nodes, noticed, replaced
 from codesign_base import InputError
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Placement
-from topoopt.plan import checks
+from topoopt.plan import time_checks
 from topoopt.plan.plan import parse_plan
 
 
@@ -209,7 +209,7 @@ def different(change):
 def bounds_once(monkeypatch):
     """Bound each job once: most changes are of something else, and this takes longest."""
     for name in ("fitting_bounds", "least_bound"):
-        monkeypatch.setattr(checks, name, once_a_job(getattr(checks, name)))
+        monkeypatch.setattr(time_checks, name, once_a_job(getattr(time_checks, name)))
 
 
 def once_a_job(bound):

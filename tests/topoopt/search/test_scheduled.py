@@ -15,7 +15,7 @@ from topoopt.evaluate.schedule_search import schedule_pairs
 from topoopt.evaluate.scheduling import simulate_schedule
 from topoopt.evaluate.scoring import Scorer
 from topoopt.problem.budget import Budget
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.schedule import Schedule
 from topoopt.search.driver import run

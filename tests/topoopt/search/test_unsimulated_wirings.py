@@ -11,7 +11,7 @@ from codesign_base import InfeasibleError
 from parallelism.transformers import family as family_module
 from topoopt.bounds.wired import topology_bound
 from topoopt.evaluate import problem as problem_module
-from topoopt.evaluate import rewire
+from topoopt.evaluate import wirings
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer
@@ -133,8 +133,8 @@ def test_wirings_without_rings_of_large_groups_are_not_crossed(monkeypatch):
         key=lambda each: -problem.family.estimate(each.layout, 4e10),
     )
     pair = Rewirer(problem).wire(slow, "test")
-    monkeypatch.setattr(rewire, "tabled", lambda _: False)
-    monkeypatch.setattr(rewire, "CHOSEN_UP_TO", 1)
+    monkeypatch.setattr(wirings, "tabled", lambda _: False)
+    monkeypatch.setattr(wirings, "CHOSEN_UP_TO", 1)
     found = crossed(problem, [pair], [(other, 0.0) for other in others])
     wired = {ring.group for ring in pair.topology.rings}
     assert found

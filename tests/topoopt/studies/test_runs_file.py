@@ -21,10 +21,11 @@ from parallelism.transformers.implementation import (
     STACKS,
     get_stack,
 )
-from parallelism.transformers.iteration import iteration_time, part_seconds
+from parallelism.transformers.iteration import iteration_time
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import links_of
 from parallelism.transformers.memory import memory_use
+from parallelism.transformers.pass_seconds import part_seconds
 from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.work import Work
 from topoopt.cli.app import app

@@ -11,7 +11,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from routing.network import Network
 from routing.paths import ecmp_routes, shortest_routes
 from topoopt.fabric import IDEAL, Fabric, score, simulate
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import default_prices
 from topoopt.studies.shared.arrivals import Request, poisson_requests, serve
 from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together

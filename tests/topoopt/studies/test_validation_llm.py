@@ -13,9 +13,10 @@ from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs, model_flops
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import MEGATRON_2022
-from parallelism.transformers.iteration import iteration_time, part_seconds
+from parallelism.transformers.iteration import iteration_time
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.memory import memory_use
+from parallelism.transformers.pass_seconds import part_seconds
 from topoopt.cli.app import app
 from topoopt.studies.validation.llm import LlmValidation, run_case, validate_llm
 from topoopt.studies.validation.llm_runs import A100_LINKS, published_runs

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from small_plans import small_dlrm, solve
 
-from topoopt.evaluate.rewire import Rewirer
+from topoopt.evaluate import rewire
+from topoopt.evaluate.problem import Problem
 from topoopt.plan.recorded import ring_key
 from topoopt.plan.records import RingRecord
 from topoopt.plan.summary import plan_summary
@@ -35,15 +36,15 @@ def test_a_seated_plan_verifies(
         order = np.random.default_rng(len(group)).permutation(group).tolist()
         return tuple(order)
 
-    def only_seated(self: Rewirer, traffic, formula_only: bool):
+    def only_seated(problem: Problem, traffic, formula_only: bool):
         yield find_topology(
-            traffic, self.cluster.degree, self.cluster.port_rate, placement=True,
-            latency=self.cluster.hop_latency, ports=self.cluster.port_model,
+            traffic, problem.cluster.degree, problem.cluster.port_rate, placement=True,
+            latency=problem.cluster.hop_latency, ports=problem.cluster.port_model,
         )  # fmt: skip
 
     monkeypatch.setattr(RingChooser, "arrange", shuffled)
-    monkeypatch.setattr(Rewirer, "_variants", only_seated)
-    monkeypatch.setattr(Rewirer, "_improved", lambda *_: ())
+    monkeypatch.setattr(rewire, "wirings", only_seated)
+    monkeypatch.setattr(rewire, "other_rings", lambda *_: ())
     monkeypatch.setattr(SearchOptions, "routings", lambda *_: (routing,))
     # `solve` verifies the plan, also after a trip through its file format.
     plan = solve(small_dlrm(), 8, 4, ports=ports, steps=20, baselines=())
@@ -66,14 +67,14 @@ def test_a_seated_plan_verifies(
 def test_a_plan_of_cayley_rings_verifies(
     ports: str, routing: Routing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def only_cayley(self: Rewirer, traffic, formula_only: bool):
+    def only_cayley(problem: Problem, traffic, formula_only: bool):
         yield find_topology(
-            traffic, 4, self.cluster.port_rate, selection="cayley", degree_allreduce=4,
-            latency=self.cluster.hop_latency, ports=self.cluster.port_model,
+            traffic, 4, problem.cluster.port_rate, selection="cayley", degree_allreduce=4,
+            latency=problem.cluster.hop_latency, ports=problem.cluster.port_model,
         )  # fmt: skip
 
-    monkeypatch.setattr(Rewirer, "_variants", only_cayley)
-    monkeypatch.setattr(Rewirer, "_improved", lambda *_: ())
+    monkeypatch.setattr(rewire, "wirings", only_cayley)
+    monkeypatch.setattr(rewire, "other_rings", lambda *_: ())
     monkeypatch.setattr(SearchOptions, "routings", lambda *_: (routing,))
     # `solve` verifies the plan, also after a trip through its file format.
     plan = solve(small_dlrm(), 16, 4, ports=ports, steps=10, baselines=())

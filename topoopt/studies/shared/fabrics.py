@@ -14,7 +14,7 @@ from topoopt.evaluate.setting import setting
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabrics.baselines import baseline_fabric, best_on
 from topoopt.problem.budget import Budget
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import (
     PriceTable,

@@ -7,7 +7,7 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.arguments import whole
-from topoopt.problem.job import Cluster
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import default_prices
 from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together
 from topoopt.studies.shared.fabrics import shared_fabric, tenant_run

@@ -12,9 +12,10 @@ from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import MEGATRON_2022, Implementation
-from parallelism.transformers.iteration import iteration_time, part_seconds
+from parallelism.transformers.iteration import iteration_time
 from parallelism.transformers.layout import Layout, Recompute
 from parallelism.transformers.memory import memory_use, state_bytes
+from parallelism.transformers.pass_seconds import part_seconds
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stages import WeightCount
 from topoopt.studies.validation.llm_runs import (
