@@ -46,7 +46,7 @@ def with_rings(topologies: Iterable[Topology], tasks: TaskGraph) -> Iterator[Top
         yield spare
 
 
-def _built(
+def built(
     cluster: Cluster,
     traffic: Traffic,
     split: int | None,
@@ -55,6 +55,7 @@ def _built(
     like: str | None = None,
     selection: Selection = Selection.GEOMETRIC,
 ) -> Topology:
+    """Build the topology for some traffic, with so many ports for rings."""
     return find_topology(
         traffic,
         cluster.degree,
@@ -81,29 +82,29 @@ def wirings(
     """Build topologies with geometric rings, the paper's formula first."""
     cluster, options = problem.cluster, problem.options
     whole, traffic = traffic, _ported(problem, traffic)
-    first = _built(cluster, traffic, None, like=options.faithful)
+    first = built(cluster, traffic, None, like=options.faithful)
     yield first
     if formula_only:
         return
     if traffic.transfer_sent() > 0 and traffic.groups:
-        yield _built(cluster, traffic, None, "rings")
+        yield built(cluster, traffic, None, "rings")
         # All splits of usual degrees; of large ones a spread, since their number and the
         # matching rounds of each both grow with the degree.
         step = -(-cluster.degree // _MOST_SPLITS)
         for split in range(cluster.degree, 0, -step):
             if split != first.degree_allreduce and options.improvements.splits:
-                yield _built(cluster, traffic, split, "rings")
+                yield built(cluster, traffic, split, "rings")
     # Wirings of bidirectional ports are directed ones, too.
     both_ways = PortModel.BIDIRECTIONAL
     wires_both_ways = cluster.degree > 1 or cluster.servers == 2
     if cluster.port_model is not both_ways and wires_both_ways:
-        yield _built(cluster, traffic, None, "rings", both_ways)
+        yield built(cluster, traffic, None, "rings", both_ways)
     if wires_both_ways:
         # The published generators, so that a plan is never worse than on those rings.
-        yield _built(cluster, whole, None, ports=both_ways, like="artifact")
+        yield built(cluster, whole, None, ports=both_ways, like="artifact")
     if cluster.degree >= 4 and cluster.degree % 2 == 0:
         # Half the links, twice as fast each: short rounds of small AllReduces.
-        yield _trunked(cluster, traffic)
+        yield trunked(cluster, traffic)
     yield from drawn_topologies(cluster, problem.seed)
     # Groups that all exchange among themselves, as tokens go to experts. For operators this
     # has made no plan faster, at up to a tenth of the search's time.
@@ -112,10 +113,10 @@ def wirings(
             traffic, cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model
         )
     # Nor is it slower than on the wiring that the paper describes.
-    yield _built(cluster, whole, None, like="paper")
+    yield built(cluster, whole, None, like="paper")
 
 
-def _trunked(cluster: Cluster, traffic: Traffic) -> Topology:
+def trunked(cluster: Cluster, traffic: Traffic) -> Topology:
     """Build a topology in which every link has two cables."""
     half = find_topology(
         traffic,
@@ -142,12 +143,12 @@ def other_rings(problem: Problem[Family[P]], traffic: Traffic, split: int) -> It
     moves = traffic.transfer_sent() > 0
     # A single group without transfers is as fast on any of its rings.
     if tried.exact and (moves or len(traffic.groups) > 1):
-        yield _built(cluster, traffic, split, "rings", selection=Selection.EXACT)
+        yield built(cluster, traffic, split, "rings", selection=Selection.EXACT)
     if not moves or not traffic.groups:
         return
     if tried.traffic:
-        yield _built(cluster, traffic, split, "rings", selection=Selection.TRAFFIC)
+        yield built(cluster, traffic, split, "rings", selection=Selection.TRAFFIC)
     if tried.groups:
         # Paths are so short there that ports may serve the transfers best on rings.
         for ports in dict.fromkeys((split, cluster.degree)):
-            yield _built(cluster, traffic, ports, "rings", selection=Selection.CAYLEY)
+            yield built(cluster, traffic, ports, "rings", selection=Selection.CAYLEY)

@@ -19,10 +19,10 @@ from topoopt.evaluate import problem as problem_module
 from topoopt.evaluate import scheduling, scoring
 from topoopt.evaluate.least_times import busiest, busiest_in_sum, link_seconds, port_seconds
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scoring import Scorer
 from topoopt.evaluate.setting import setting
+from topoopt.evaluate.wirings import built
 from topoopt.fabric import collapse
 from topoopt.fabric import orders as orders_module
 from topoopt.fabric.fabric import Fabric
@@ -62,7 +62,7 @@ def test_bounds_before_tasks_and_routes_hold(seed: int) -> None:
     busy = np.bincount(tasks.first[compute], tasks.size[compute], SERVERS)
     assert np.allclose(family.builder.device_seconds(strategy), busy, rtol=1e-12)
     assert family.least_seconds(strategy) == pytest.approx(busy.max(), rel=1e-12)
-    topology = Rewirer(GIVEN.problem())._build(traffic_of(tasks), None)
+    topology = built(GIVEN.problem().cluster, traffic_of(tasks), None)
     fabric = direct_fabric(topology)
     time = score(fabric, tasks)
     rate = np.array(2 * CLUSTER.port_rate)
@@ -148,7 +148,7 @@ def test_tables_of_the_best_start_are_tried_with_all_else_of_the_others(many) ->
 
 def test_uses_of_links_in_parts_are_those_at_once(monkeypatch) -> None:
     tasks = GIVEN.family.build(GIVEN.strategies()["hybrid"])
-    fabric = direct_fabric(Rewirer(GIVEN.problem())._build(traffic_of(tasks), None))
+    fabric = direct_fabric(built(GIVEN.problem().cluster, traffic_of(tasks), None))
     orders = task_orders(fabric, tasks)
     whole = alone_seconds(orders)
     monkeypatch.setattr(orders_module, "MADE_AT_ONCE", 5)

@@ -15,6 +15,7 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scoring import Scorer
 from topoopt.evaluate.setting import setting
+from topoopt.evaluate.wirings import built
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
 
@@ -69,7 +70,7 @@ def test_routes_made_on_demand_give_the_times_of_whole_tables(routing, seed):
     strategy = drawn(seed)
     tasks = GIVEN.family.build(strategy)
     problem = GIVEN.problem(FLUID)
-    topology = Rewirer(problem)._build(traffic_of(tasks), None)
+    topology = built(problem.cluster, traffic_of(tasks), None)
     lazy = direct_fabric(topology, routing, on_demand=True)
     assert lazy.routes.listed.size == 0
     whole = direct_fabric(topology, routing)

@@ -18,6 +18,7 @@ from topoopt.evaluate.least_times import routed_links
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.setting import setting
+from topoopt.evaluate.wirings import built
 from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import link_bytes
 
@@ -46,7 +47,7 @@ def test_bytes_of_servers_and_links_need_no_matrix_of_all_pairs(seed: int) -> No
     between = tasks.pair_bytes()
     expected = np.stack((between.sum(axis=1), between.sum(axis=0)))
     assert np.allclose(tasks.server_bytes(), expected, rtol=1e-12)
-    topology = Rewirer(GIVEN.problem())._build(traffic_of(tasks), None)
+    topology = built(GIVEN.problem().cluster, traffic_of(tasks), None)
     by_matrix = link_bytes(direct_fabric(topology), tasks)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(routes_module, "EVERY_PAIR_UP_TO", 3)
@@ -56,7 +57,7 @@ def test_bytes_of_servers_and_links_need_no_matrix_of_all_pairs(seed: int) -> No
 
 def test_links_of_routes_are_known_before_they_are_made(monkeypatch) -> None:
     tasks = GIVEN.family.build(HYBRID)
-    fabric = direct_fabric(Rewirer(GIVEN.problem())._build(traffic_of(tasks), None))
+    fabric = direct_fabric(built(GIVEN.problem().cluster, traffic_of(tasks), None))
     moves = tasks.kind == 1
     pairs = np.unique(tasks.first[moves] * SERVERS + tasks.second[moves])
     counts = np.diff(fabric.routes.offsets)[pairs]

@@ -22,6 +22,7 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scoring import Scorer
+from topoopt.evaluate.wirings import built, trunked
 from topoopt.problem.options import FAITHFUL, METHODS, SearchOptions
 from topoopt.problem.routing import Routing
 from topoopt.search.driver import start
@@ -161,14 +162,14 @@ def test_links_of_two_cables_keep_to_the_ports_and_shorten_small_allreduces(port
     rewirer = Rewirer(problem)
     strategy = data_parallel(StrategySpace(builder.graph, 8, builder.batch))
     tasks = builder.build(strategy)
-    trunked = rewirer._trunked(traffic_of(tasks))
-    network = trunked.network
+    doubled = trunked(problem.cluster, traffic_of(tasks))
+    network = doubled.network
     assert set(network.multiplicity.tolist()) == {2}
     assert max(network.out_degree().max(), network.in_degree().max()) <= 4
-    assert trunked.degree_allreduce + trunked.degree_transfer == trunked.degree == 4
-    plain = rewirer._build(traffic_of(tasks), None)
+    assert doubled.degree_allreduce + doubled.degree_transfer == doubled.degree == 4
+    plain = built(problem.cluster, traffic_of(tasks), None)
     times = [
-        Scorer(problem, direct_fabric(topology)).simulate(tasks) for topology in (trunked, plain)
+        Scorer(problem, direct_fabric(topology)).simulate(tasks) for topology in (doubled, plain)
     ]
     assert times[0] < times[1]
     pair = rewirer.wire(strategy, "data-parallel")
