@@ -12,6 +12,7 @@ from topoopt.base.option_groups import Options, option, takes
 from topoopt.cli import common
 from topoopt.cli.brief_help import BriefCommand, with_brief_help
 from topoopt.cli.titled_help import TitledGroup
+from topoopt.problem.seeds import checked_seed
 from topoopt.problem.units import parse_port_rate, parse_time
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def _inputs(
     from topoopt.clos.fabric_options import make_fabric
 
     seed, time_limit = given["seed"], given["time_limit"]
-    common.check_seed(seed)
+    checked_seed(seed)
     if time_limit is not None and not 0 < time_limit < float("inf"):
         raise InputError(f"time-limit is {time_limit}; give a positive number of seconds")
     if "optimum" not in methods:

@@ -19,8 +19,6 @@ from topoopt.problem.units import format_time
 
 # A budget in seconds has no number of steps to count towards.
 _UNLIMITED = 2**60
-# Copies of a jitter take the seeds that follow.
-_SEED_LIMIT = 2**31
 
 if TYPE_CHECKING:
     from parallelism.graph import ModelGraph
@@ -312,12 +310,6 @@ def _line(report: Progress) -> str:
     if report.gained is not None:
         gained = f", {100.0 * report.gained:.2g} % in the last tenth of the work"
     return f"{stage}: step {report.done}{total}, best {best}{gained}"
-
-
-def check_seed(seed: int) -> None:
-    """Raise InputError if a seed is out of range."""
-    if not 0 <= seed < _SEED_LIMIT:
-        raise InputError(f"seed is {seed}; give 0 to {_SEED_LIMIT - 1}")
 
 
 def check_outputs(*paths: Path | None, inputs: Iterable[Path | str | None] = ()) -> None:

@@ -135,9 +135,9 @@ def export_command(
 
         save_graphml(rebuild_network(loaded), output)
     else:
-        from topoopt.topology.network_json import save_network
+        from topoopt.topology.network_json import save_node_link
 
-        save_network(rebuild_network(loaded), output)
+        save_node_link(rebuild_network(loaded), output)
     print(f"{kind} written to {output}")
     for note in notes:
         print(f"note: {note}")

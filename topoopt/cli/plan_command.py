@@ -52,7 +52,8 @@ def plan_command(
         typer.Option(rich_help_panel=_OUTPUT, help="Write what one iteration sends (.npz)."),
     ] = None,
     save_network: Annotated[
-        Path | None, typer.Option(rich_help_panel=_OUTPUT, help="Write the network (JSON).")
+        Path | None,
+        typer.Option(rich_help_panel=_OUTPUT, help="Write the network (JSON, or .graphml)."),
     ] = None,
     save_job: Annotated[
         Path | None,
@@ -145,7 +146,7 @@ def _save_parts(plan: "Plan", traffic: Path | None, network: Path | None) -> Non
     from parallelism.taskgraph import traffic_of
     from topoopt.formats.traffic import save_traffic
     from topoopt.plan.rebuild import rebuild
-    from topoopt.topology.network_json import save_network
+    from topoopt.topology.network_file import save_network
 
     parts = rebuild(plan)
     if traffic is not None:

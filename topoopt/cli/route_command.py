@@ -8,6 +8,7 @@ import typer
 from codesign_base import InputError
 from codesign_base.counted import counted
 from topoopt.cli import common
+from topoopt.problem.seeds import checked_seed
 from topoopt.problem.units import format_bytes, format_time, parse_time
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def route_command(
         raise InputError(f"allreduce is {allreduce!r}; choose rings or leave-out")
     if not unsplittable:
         common.refuse_given(context, ("seed",), "nothing is drawn; add --unsplittable")
-    common.check_seed(seed)
+    checked_seed(seed)
     seconds = parse_time(within, "within")
     common.check_outputs(tables, output, inputs=[network, traffic])
     graph = load_network(network)

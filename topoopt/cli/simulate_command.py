@@ -10,6 +10,7 @@ from codesign_base import InputError
 from codesign_base.counted import counted
 from topoopt.base.text import table_lines
 from topoopt.cli import common
+from topoopt.problem.seeds import checked_seed
 from topoopt.problem.units import format_bytes, format_time, parse_bytes
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def simulate_command(
     check_model(model)
     if jitter is not None:
         check_copies(jitter)
-    common.check_seed(seed)
+    checked_seed(seed)
     if timeline_links is not None and timeline is None:
         raise InputError("--timeline-links goes with --timeline only; name the trace to write")
     if timeline_links is not None and timeline_links < 0:

@@ -7,6 +7,7 @@ import typer
 
 from codesign_base import InputError
 from topoopt.cli import common
+from topoopt.problem.seeds import checked_seed
 
 
 def topology_command(
@@ -94,7 +95,7 @@ def topology_command(
         common.refuse_given(context, ("seed",), f"nothing of {name} is drawn; leave it out")
     if name in SWITCHED:
         common.refuse_given(context, ("layer",), f"{name} has switches for it; leave it out")
-    common.check_seed(seed)
+    checked_seed(seed)
     common.check_outputs(output, inputs=[traffic, prices])
     kinds = (".json", ".graphml", ".xml", ".svg")
     if output is not None and output.suffix.lower() not in kinds:

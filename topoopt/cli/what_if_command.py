@@ -11,6 +11,7 @@ from codesign_base.counted import counted
 from topoopt.base.progress import Progress
 from topoopt.base.text import table_lines
 from topoopt.cli import common
+from topoopt.problem.seeds import checked_seed
 from topoopt.problem.units import format_time
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def what_if_command(
         common.refuse_given(
             context, ("steps",), "no strategy is searched; give --fail-servers, or leave it out"
         )
-    common.check_seed(seed)
+    checked_seed(seed)
     loaded = load_plan(plan)
     if loaded.cluster.servers == 1:
         raise InputError(

@@ -9,6 +9,7 @@ from codesign_base import InputError
 from codesign_base.counted import counted
 from topoopt.base.text import table_lines
 from topoopt.cli import common
+from topoopt.problem.seeds import checked_seed
 from topoopt.problem.units import format_bandwidth, format_time
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def wire_command(
     from topoopt.problem.cluster import Cluster
     from topoopt.studies.workload import load_workload, streams_of
 
-    common.check_seed(seed)
+    checked_seed(seed)
     common.check_outputs(output, inputs=[file, prices])
     if output is not None and output.suffix.lower() not in _ENDINGS:
         raise InputError(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from codesign_base import InputError
-from codesign_base.arguments import check_kind, check_path, several, whole
+from codesign_base.arguments import check_kind, check_path, several
 from codesign_base.counted import counted
 from parallelism.reading import parse_json, schema_fault
 from parallelism.record_fields import Amount, Count, Whole
@@ -29,6 +29,7 @@ from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
 from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices
+from topoopt.problem.seeds import checked_seed
 from topoopt.problem.units import format_bandwidth, format_time
 
 if TYPE_CHECKING:
@@ -276,7 +277,7 @@ def compare(
     check_kind("cluster", cluster, Cluster, CLUSTER_EXAMPLE)
     check_kind("options", options, SearchOptions, "a topoopt.SearchOptions")
     check_kind("prices", prices, PriceTable | None, PRICES_EXAMPLE)
-    seed = whole("seed", seed, "a whole number of zero or more")
+    seed = checked_seed(seed)
     if plan_file is not None:
         check_path("plan_file", plan_file)
     # Files are read before the search, so that a wrong one does not cost its time.

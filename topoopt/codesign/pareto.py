@@ -37,6 +37,7 @@ from topoopt.problem.cluster import Cluster
 from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices, direct_connect_cost
+from topoopt.problem.seeds import checked_seed
 from topoopt.problem.units import format_bandwidth, format_time, parse_port_rate
 
 if TYPE_CHECKING:
@@ -191,7 +192,7 @@ def explore(
         global_batch = whole("global_batch", global_batch, "a whole number of at least 1")
         if global_batch < 1:
             raise InputError(f"global_batch is {global_batch}; give at least 1")
-    seed = whole("seed", seed, "a whole number of zero or more")
+    seed = checked_seed(seed)
     check_kind("job", job, Job, "a topoopt.Job, such as topoopt.Job(topoopt.models.dlrm())")
     check_kind("grid", grid, Grid, "a topoopt.Grid, which has several clusters")
     check_kind("limits", limits, Limits | None, "a topoopt.Limits")

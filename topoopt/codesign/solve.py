@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from codesign_base import InputError
-from codesign_base.arguments import check_called, check_kind, check_path, several, whole
+from codesign_base.arguments import check_called, check_kind, check_path, several
 from topoopt.base.progress import ProgressCallback
 from topoopt.bounds.everything import AnyFamily
 from topoopt.codesign.once import optimize_once
@@ -15,6 +15,7 @@ from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
 from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable
+from topoopt.problem.seeds import checked_seed
 
 
 def co_optimize(
@@ -89,9 +90,7 @@ def co_optimize(
     check_called("progress", progress)
     if checkpoint is not None:
         check_path("checkpoint", checkpoint)
-    seed = whole("seed", seed, "a whole number of zero or more")
-    if seed < 0:
-        raise InputError(f"seed is {seed}; give zero or more")
+    seed = checked_seed(seed)
     check_options(job.family(1), options, checkpoint)
     options = options.settled(job.family(1).kind, cluster.servers)
     if baselines is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codesign_base import InfeasibleError, InputError
-from codesign_base.arguments import check_called, check_kind, check_path, several, whole
+from codesign_base.arguments import check_called, check_kind, check_path, several
 from codesign_base.paths import exists, make_directory
 from topoopt.base.calls import Call
 from topoopt.base.engine import run_jobs
@@ -23,6 +23,7 @@ from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
 from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices
+from topoopt.problem.seeds import checked_seed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -128,8 +129,8 @@ def sweep(
     named = list(_named(jobs))
     for cluster in wired:
         check_kind("one of clusters", cluster, Cluster, CLUSTER_EXAMPLE)
-    wanted = "several whole numbers, such as (0, 1)"
-    seeds = tuple(whole("one of seeds", seed, wanted) for seed in several("seeds", seeds, wanted))
+    numbers = several("seeds", seeds, "several whole numbers, such as (0, 1)")
+    seeds = tuple(checked_seed(seed, "one of seeds") for seed in numbers)
     for what, given in (("jobs", named), ("clusters", wired), ("seeds", seeds)):
         if not given:
             raise InputError(f"{what} is empty, so there is nothing to plan; give at least one")

@@ -19,6 +19,7 @@ from topoopt.fabrics.baselines import BaselineFabric, baseline_fabrics
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
+from topoopt.problem.seeds import checked_seed
 
 WIRE_BASELINES = ("fat-tree", "ideal-switch")
 """What a wiring is compared with: the Fat-tree of its cost, and one switch of its bandwidth."""
@@ -130,7 +131,7 @@ def wire_tasks(
     table = default_prices() if prices is None else prices
     # One task graph is no family with records, neighbours and memory, and is asked for none.
     family = cast("Family[Any]", _OneTaskGraph())
-    problem = Problem(family, cluster, options or SearchOptions(), seed)
+    problem = Problem(family, cluster, options or SearchOptions(), checked_seed(seed))
     rewirer: Rewirer[TaskGraph] = Rewirer(problem)
     pair = rewirer.wire(tasks, "task graph", weighted=True)
     assert pair is not None  # without a limit every pair is simulated

@@ -9,6 +9,7 @@ from parallelism.taskgraph import FloatArray, TaskGraph
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import listing
+from topoopt.problem.seeds import SEEDS
 
 AMPLITUDE = 0.02
 """Delays are moved by up to this fraction."""
@@ -82,7 +83,13 @@ def jittered(
     rng = np.random.default_rng(seed)
     factors = rng.uniform(1.0 - AMPLITUDE, 1.0 + AMPLITUDE, copies)
     times = [
-        score(_slowed(fabric, float(factor)), tasks, model=model, seed=seed + number, limit=limit)
+        score(
+            _slowed(fabric, float(factor)),
+            tasks,
+            model=model,
+            seed=(seed + number) % SEEDS,
+            limit=limit,
+        )
         for number, factor in enumerate(factors)
     ]
     return Jitter(np.array(times))

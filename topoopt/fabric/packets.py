@@ -13,8 +13,8 @@ from topoopt.base.interrupts import interruptible
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import collective_rounds
 from topoopt.fabric.tasks import checked_tasks, listing, starting_order
+from topoopt.problem.seeds import checked_seed
 
-_SEED_LIMIT = 2**31
 MOST_TRAINS = 1e9
 """Packet trains of one iteration, rounds of rings counted: some minutes' work."""
 _ANY_EVENTS = 2**62
@@ -119,8 +119,7 @@ def run_packets(
         )
     fabric = listing(fabric, tasks)
     _check_unmerged(fabric)
-    if not 0 <= seed < _SEED_LIMIT:
-        raise InputError(f"seed is {seed}; give 0 to {_SEED_LIMIT - 1}")
+    seed = checked_seed(seed)
     tasks = checked_tasks(fabric, tasks)
     _check_one_level(tasks)
     compute = tasks.kind == COMPUTE

@@ -29,6 +29,7 @@ from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabric.represented import whole_tasks
 from topoopt.fabric.transport import Transport
 from topoopt.problem.options import PACKET_SERVERS, SearchOptions
+from topoopt.problem.seeds import SEEDS
 
 PACKET_MODEL = "packet-3"
 PACKET_FINALISTS = 120
@@ -150,7 +151,9 @@ def confirmed_times(
         if copy == 0 and ranked is not None and truer.transport == _RANKED:
             times[copy] = ranked if ranked <= most * (1.0 + 1e-9) else np.inf
         else:
-            copies = jittered(truer, tasks, 1, model="packet", seed=seed + copy, limit=most)
+            copies = jittered(
+                truer, tasks, 1, model="packet", seed=(seed + copy) % SEEDS, limit=most
+            )
             times[copy] = copies.mean
         if times[copy] == np.inf:
             break

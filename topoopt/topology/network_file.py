@@ -5,8 +5,7 @@ from pathlib import Path
 from parallelism.reading import read_text
 from routing.network import Network
 from topoopt.topology.graphml import load_graphml, save_graphml
-from topoopt.topology.network_json import load_network as load_node_link
-from topoopt.topology.network_json import save_network as save_node_link
+from topoopt.topology.network_json import load_node_link, save_node_link
 
 _GRAPHML = (".graphml", ".xml")
 

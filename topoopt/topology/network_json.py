@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _BYTES_PER_GBIT = 1e9 / 8
 
 
-def save_network(network: Network, path: str | Path) -> None:
+def save_node_link(network: Network, path: str | Path) -> None:
     """Write a network file.
 
     Parameters
@@ -79,7 +79,7 @@ def network_graph(network: Network) -> "nx.DiGraph[int]":
     return graph
 
 
-def load_network(path: str | Path) -> Network:
+def load_node_link(path: str | Path) -> Network:
     """Read a network file.
 
     Parameters

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from cli_runs import FAST, inside, refused, topoopt
-from small_plans import shared_document
+from small_plans import shared_document, shared_plan
 
 import topoopt as to
 from topoopt.fabrics.baselines import ALL_BASELINES
 from topoopt.formats.traffic import load_traffic
 from topoopt.plan.rebuild import rebuild
-from topoopt.topology.network_json import load_network
+from topoopt.topology.network_file import load_network
 
 
 def test_plan_prints_a_page_and_writes_the_plan(workplace):
@@ -34,6 +34,14 @@ def test_plan_prints_a_page_and_writes_the_plan(workplace):
     assert sorted(path.name for path in directory.iterdir()) == [
         "network.json", "plan.json", "small.yaml", "traffic.npz",
     ]  # fmt: skip
+
+
+def test_a_network_is_saved_in_the_form_that_its_name_says(tmp_path):
+    from topoopt.cli.plan_command import _save_parts
+
+    _save_parts(shared_plan(), None, tmp_path / "network.graphml")
+    assert (tmp_path / "network.graphml").read_text().startswith("<?xml")
+    assert load_network(tmp_path / "network.graphml").hosts == shared_plan().cluster.servers
 
 
 def test_plan_as_json_is_the_plan_file(workplace):

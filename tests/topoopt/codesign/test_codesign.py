@@ -404,6 +404,7 @@ BAD = [
     ({"seconds": -1.0}, "seconds is -1"),
     ({"seconds": math.nan}, "seconds is nan"),
     ({"seed": -1}, "seed is -1"),
+    ({"seed": 2**31}, "seed is 2147483648; give a whole number of 0 to 2147483647"),
     ({"chains": 0}, "chains is 0"),
     ({"faithful": "papre"}, "faithful is 'papre'"),
     ({"faithful": "artifact"}, "bidirectional"),

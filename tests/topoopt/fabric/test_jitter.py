@@ -83,3 +83,8 @@ def test_bad_input() -> None:
     with pytest.raises(InputError, match="without packets"):
         jittered(star(4, 1e9, transport=IDEAL), tasks, 1)
     assert jittered(fabric, tasks, 2).times.tolist() == [0.0, 0.0]
+
+
+def test_copies_of_the_last_seed_go_on_with_the_first_one() -> None:
+    fabric = circulant(8, (1, 3), 12.5e9, 1e-6, transport=PACKETS)
+    assert np.all(jittered(fabric, busy(), 2, seed=2**31 - 1).times > 0)

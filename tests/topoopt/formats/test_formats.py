@@ -17,7 +17,7 @@ from parallelism.taskgraph import Traffic, traffic_of
 from routing.network import Network
 from topoopt.formats.traffic import load_traffic, save_traffic
 from topoopt.plan.rebuild import rebuild
-from topoopt.topology.network_json import load_network, save_network
+from topoopt.topology.network_file import load_network, save_network
 
 
 @st.composite

@@ -12,7 +12,7 @@ from topoopt.plan.document import Document, kind_of
 from topoopt.plan.rebuild import rebuild_network
 from topoopt.studies.replay import replay_fabric
 from topoopt.studies.workload import load_workload
-from topoopt.topology.network_json import save_network
+from topoopt.topology.network_file import save_network
 
 COMPARISON = {"model": "m", "fabrics": []}
 MANIFEST = {"schema": SCHEMA, "experiment": "e"}

@@ -1,0 +1,33 @@
+"""The numbers that random choices follow from."""
+
+from codesign_base import InputError
+from codesign_base.arguments import whole
+
+SEEDS = 2**31
+"""So many there are; what needs several seeds takes those that follow, the first after the last."""
+
+
+def checked_seed(seed: object, name: str = "seed") -> int:
+    """Return a seed that was given.
+
+    Parameters
+    ----------
+    seed : int
+        Any whole number, of Python or numpy.
+    name : str
+        What a refusal calls it.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    InputError
+        If it is no whole number from 0 to 2^31 - 1.
+    """
+    remedy = f"a whole number of 0 to {SEEDS - 1}"
+    value = whole(name, seed, remedy)
+    if not 0 <= value < SEEDS:
+        raise InputError(f"{name} is {value}; give {remedy}")
+    return value
