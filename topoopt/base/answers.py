@@ -44,8 +44,8 @@ def read_answers(path: Path, what: str, schema: str, question: Any) -> dict[str,
     # As text: JSON has lists for tuples.
     if content.get("question") != json.loads(json.dumps(question)):
         raise InputError(
-            f"{what} {path}: of another question (job, cluster, seed, settings, prices or version "
-            "of the program differ); name another file, or remove it"
+            f"{what} {path}: of another question (job, cluster, seed, settings, prices or the "
+            "program's source code differ); name another file, or remove it"
         )
     return answers
 

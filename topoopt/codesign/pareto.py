@@ -1,7 +1,7 @@
 """Which cluster to buy: plans for a grid of clusters, and those that are worth their money."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,8 +29,8 @@ from topoopt.codesign.designs import (
     none_planned,
 )
 from topoopt.codesign.exploration import Exploration
+from topoopt.codesign.question import question_of
 from topoopt.codesign.solve import co_optimize
-from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.plan.plan import Plan
 from topoopt.plan.summary import parallelization_text
 from topoopt.problem.cluster import Cluster
@@ -38,7 +38,7 @@ from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices, direct_connect_cost
 from topoopt.problem.seeds import checked_seed
-from topoopt.problem.units import format_bandwidth, format_time, parse_port_rate
+from topoopt.problem.units import format_bandwidth, format_time, parse_latency, parse_port_rate
 
 if TYPE_CHECKING:
     pass
@@ -206,7 +206,10 @@ def explore(
     table = default_prices() if prices is None else prices
     points = grid.points(table, server_usd)
     options = SearchOptions() if options is None else options
-    question = _question(job, grid, global_batch, seed, options, table)
+    question = question_of(
+        job, options, seed, table, ports=grid.ports, latency=parse_latency(grid.latency),
+        global_batch=job.global_batch if global_batch is None else global_batch,
+    )  # fmt: skip
     known = {} if store is None else _read_store(Path(store), question)
     limits = limits or Limits()
     designs: list[Design] = []
@@ -300,34 +303,6 @@ def _numbered(
 
 def _key(point: Point) -> tuple[int, int, float]:
     return point.servers, point.degree, point.bandwidth_bytes_per_s
-
-
-def _question(
-    job: Job,
-    grid: Grid,
-    global_batch: int | None,
-    seed: int,
-    options: SearchOptions,
-    prices: PriceTable,
-) -> dict[str, Any]:
-    """Return all that a design depends on beside its point, as plain data."""
-    return {
-        "job": _plain(job.family(1).question()),
-        "global_batch": job.global_batch if global_batch is None else global_batch,
-        "seed": seed,
-        "ports": grid.ports,
-        "latency": str(grid.latency),
-        "options": asdict(options),
-        "prices": prices.to_dict(),
-        "fabric_model": FABRIC_MODEL,
-        "version": installed_version(),
-    }
-
-
-def _plain(value: Any) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(type(value)).dump_python(value, mode="json")
 
 
 def _read_store(path: Path, question: dict[str, Any]) -> dict[tuple[int, int, float], Design]:

@@ -8,7 +8,7 @@ under way in files beside it.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from topoopt.base.answers import read_answers, write_answers
 from topoopt.base.engine import LOCAL, Call, check_engine, run_jobs
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
-from topoopt.base.version import package_hash
 from topoopt.codesign.once import optimize_once
+from topoopt.codesign.question import numbers_of, question_of
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.plan.plan import Plan, parse_plan
 from topoopt.plan.records import Baseline
@@ -215,16 +215,8 @@ def _question(
                 f"checkpoint with the fabric {fabric.fabric.name!r} of your own: it cannot be "
                 "kept; leave out the checkpoint, or compare with named fabrics"
             )
-    content = {
-        "job": asdict(job.family(cluster.servers).question()),
-        "cluster": [
-            cluster.servers, cluster.degree, cluster.port_rate, cluster.ports,
-            cluster.hop_latency,
-        ],
-        "seed": seed,
-        "prices": None if prices is None else prices.to_dict(),
-        "baselines": list(search["baselines"]),
-        "options": asdict(replace(options, restarts=1)),
-        "code": package_hash(),
-    }  # fmt: skip
+    content = question_of(
+        job, replace(options, restarts=1), seed, prices, cluster=numbers_of(cluster),
+        baselines=list(search["baselines"]),
+    )  # fmt: skip
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

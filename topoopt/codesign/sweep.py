@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,8 @@ from topoopt.base.calls import Call
 from topoopt.base.engine import run_jobs
 from topoopt.base.frames import frame
 from topoopt.base.progress import Progress, ProgressCallback
-from topoopt.base.version import installed_version
+from topoopt.codesign.question import numbers_of, question_of
 from topoopt.codesign.solve import co_optimize
-from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabrics.baselines import usual_baselines
 from topoopt.plan.plan import Plan, load_plan
 from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
@@ -41,18 +40,10 @@ class _Case:
 
     def file_name(self) -> str:
         """Return the name of the plan's file, which is that of no other question."""
-        from pydantic import TypeAdapter
-
-        question = self.job.family(1).question()
-        asked = {
-            "job": TypeAdapter(type(question)).dump_python(question, mode="json"),
-            "cluster": [str(value) for value in asdict(self.cluster).values()],
-            "seed": self.seed,
-            "options": asdict(self.options),
-            "baselines": self.baselines,
-            "prices": self.prices.to_dict(),
-            "version": [installed_version(), FABRIC_MODEL],
-        }
+        asked = question_of(
+            self.job, self.options, self.seed, self.prices, cluster=numbers_of(self.cluster),
+            baselines=self.baselines,
+        )  # fmt: skip
         digest = sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
         words = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.name)
         return f"{words}-{self.cluster.servers}x{self.cluster.degree}-{digest}.json"

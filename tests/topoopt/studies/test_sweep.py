@@ -4,7 +4,6 @@ import json
 import zipfile
 from itertools import product
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,7 +13,7 @@ from parallelism.transformers.attention import Attention
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.stages import layer_weights
 from topoopt.cli.app import app
-from topoopt.studies.validation.sweep import balanced_stages, spearman, validate_sweep
+from topoopt.studies.validation.sweep import balanced_stages, validate_sweep
 
 HEAD = ("World Size", "Average Step Time", "activation_checkpointing_type", "kernel",
         "micro_batch_size", "model_parallel_size", "pipe_parallel_size")  # fmt: skip
@@ -38,10 +37,11 @@ def workbook(path, trials) -> None:
         book.writestr("xl/worksheets/sheet1.xml", f"<worksheet {space}>{cells}</worksheet>")
 
 
-def test_a_workbook_is_ranked_and_weighed(tmp_path) -> None:
-    def trial(time, micro, tensor, pipeline, kernel=FLASH):
-        return ("64", time, "disabled", kernel, micro, tensor, pipeline)
+def trial(time, micro, tensor, pipeline, kernel=FLASH):
+    return ("64", time, "disabled", kernel, micro, tensor, pipeline)
 
+
+def test_a_workbook_is_ranked_and_weighed(tmp_path) -> None:
     workbook(tmp_path / NAME, [
         trial("26.5", "1", "1", "1"), trial("31.3", "1", "2", "1"), trial("34.8", "1", "2", "2"),
         trial("OOM Error", "8", "1", "1"), trial("30.0", "1", "1", "2", "torch"),
@@ -57,10 +57,23 @@ def test_a_workbook_is_ranked_and_weighed(tmp_path) -> None:
     assert "1.000" in CliRunner().invoke(app, ["validate", "llm", "--sweep", str(tmp_path)]).stdout
 
 
-def test_rank_correlation_is_the_closed_form_of_distinct_values() -> None:
-    """1 - 6 sum d^2 / (n (n^2 - 1)); here d is 1, 1, 0, 0."""
-    first, second = np.array([1.0, 2.0, 3.0, 4.0]), np.array([20.0, 10.0, 30.0, 50.0])
-    assert spearman(first, second) == pytest.approx(1 - 6 * 2 / (4 * 15))
+def test_rank_correlation_with_ties_does_not_depend_on_the_order_of_rows(tmp_path) -> None:
+    rows = [
+        trial("31.0", "1", "1", "1"), trial("31.0", "1", "2", "1"), trial("26.5", "1", "2", "2"),
+        trial("40.0", "2", "2", "2"),
+    ]  # fmt: skip
+    found = []
+    for turned in (rows, rows[::-1]):
+        workbook(tmp_path / NAME, turned)
+        found.append(validate_sweep(tmp_path)[0].spearman)
+    assert found[0] == found[1]
+    assert -1.0 < found[0] < 1.0
+
+
+def test_layouts_that_all_took_as_long_are_refused(tmp_path) -> None:
+    workbook(tmp_path / NAME, [trial("31.0", "1", "1", "1"), trial("31.0", "1", "2", "1")])
+    with pytest.raises(InputError, match="or all as long"):
+        validate_sweep(tmp_path)
 
 
 @pytest.mark.parametrize(("layers", "stages", "vocabulary"), [

@@ -121,11 +121,18 @@ def _compared(path: Path) -> SweepFile:
         modelled.append(
             iteration_time(model, layout, batch, rates, links, stack, schedule=order).seconds
         )
-    if len(measured) < 2:
-        raise InputError(f"sweep file {path.name!r}: fewer than two layouts ran; give a whole file")
     real, ours = np.array(measured), np.array(modelled)
+    if len(set(measured)) < 2:
+        raise InputError(
+            f"sweep file {path.name!r}: fewer than two layouts ran, or all as long; give a whole "
+            "file"
+        )
+    from scipy.stats import spearmanr
+
+    # The model may not tell the layouts apart, which says nothing of their order.
+    alike = float(np.ptp(ours)) == 0.0
     return SweepFile(
-        path.stem, len(measured), failed, spearman(real, ours),
+        path.stem, len(measured), failed, 0.0 if alike else float(spearmanr(real, ours).statistic),
         float(real[ours.argmin()] / real.min() - 1.0), float(np.abs(ours / real - 1.0).mean()),
         rejected, accepted,
     )  # fmt: skip
@@ -168,13 +175,6 @@ def balanced_stages(model: Transformer, stages: int) -> tuple[int, ...]:
     cuts.append(0)
     inside = np.clip(cuts[::-1], 1, model.layers + 1)
     return tuple(int(count) for count in np.diff(inside))
-
-
-def spearman(first: "np.ndarray[tuple[int], np.dtype[np.float64]]",
-             second: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float:  # fmt: skip
-    """Return the rank correlation of two samples; ties keep the order that they stand in."""
-    ranks = [np.argsort(np.argsort(each, kind="stable")) for each in (first, second)]
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
 def _trials(path: Path) -> Iterator[tuple[Layout, Implementation, float | None]]:
