@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from codesign_base import InputError
+from codesign_base.arguments import whole
 from topoopt.base.calls import Call, WorkerDied
 from topoopt.base.processes import THREAD_VARIABLES, usable_cores
 from topoopt.base.ray_engine import ray_workers
@@ -62,8 +63,8 @@ def check_engine(engine: str, workers: int) -> None:
     InputError
         If the engine is unknown or not installed, or there is no worker.
     """
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise InputError(f"workers is {workers!r}; give a whole number of at least 1")
+    if whole("workers", workers, "a whole number of at least 1") < 1:
+        raise InputError(f"workers is {workers}; give a whole number of at least 1")
     if engine == LOCAL:
         return
     if engine != RAY and not engine.startswith("ray://"):

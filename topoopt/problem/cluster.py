@@ -1,9 +1,9 @@
 """The question: the cluster parts to train a job on."""
 
 from dataclasses import dataclass
-from numbers import Integral
 
 from codesign_base import InputError
+from codesign_base.arguments import whole
 from topoopt.problem.ports import PortModel, port_model
 from topoopt.problem.units import parse_latency, parse_port_rate
 
@@ -12,13 +12,12 @@ MAX_SERVERS = 4096
 MAX_DEGREE = 256
 
 
-def check_count(
-    name: str, value: object, remedy: str = "give a whole number of at least 1"
-) -> None:
-    """Refuse what is no whole number of at least 1."""
-    # numpy integers count, truth values do not; fractions are refused rather than cut off.
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise InputError(f"{name} is {value!r}; {remedy}")
+def count_of(name: str, value: object, remedy: str = "a whole number of at least 1") -> int:
+    """Return a whole number of at least 1, of Python or numpy; refuse anything else."""
+    count = whole(name, value, remedy)
+    if count < 1:
+        raise InputError(f"{name} is {count}; give {remedy}")
+    return count
 
 
 CLUSTER_EXAMPLE = (
@@ -65,16 +64,14 @@ class Cluster:
     latency: str | float = 1e-6
 
     def __post_init__(self) -> None:
-        check_count("servers", self.servers)
-        check_count(
-            "degree", self.degree, "give a whole number of at least 1, the ports of a server"
-        )
+        ports = "a whole number of at least 1, the ports of a server"
         for name, value, most in (
-            ("servers", self.servers, MAX_SERVERS),
-            ("degree", self.degree, MAX_DEGREE),
+            ("servers", count_of("servers", self.servers), MAX_SERVERS),
+            ("degree", count_of("degree", self.degree, ports), MAX_DEGREE),
         ):
             if value > most:
                 raise InputError(f"{name} is {value}; at most {most} are supported")
+            object.__setattr__(self, name, value)
         _ = self.port_model, self.port_rate, self.hop_latency
 
     @property

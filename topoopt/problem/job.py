@@ -22,7 +22,7 @@ from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import USUAL_MODULES, Layout
 from parallelism.transformers.shares import done_again, sequence_of
-from topoopt.problem.cluster import check_count
+from topoopt.problem.cluster import count_of
 
 USUAL_ACCELERATOR = {"operators": "a100", "layouts": "h100"}
 USUAL_GPUS = {"operators": 4, "layouts": 8}
@@ -142,11 +142,10 @@ class Job:
             self._check_transformer(self.model)
             return
         if self.batch_per_gpu is not None:
-            check_count("batch_per_gpu", self.batch_per_gpu)
-            if self.batch_per_gpu > MOST_BATCH:
-                raise InputError(
-                    f"batch_per_gpu is {self.batch_per_gpu}; give at most {MOST_BATCH}"
-                )
+            batch = count_of("batch_per_gpu", self.batch_per_gpu)
+            if batch > MOST_BATCH:
+                raise InputError(f"batch_per_gpu is {batch}; give at most {MOST_BATCH}")
+            object.__setattr__(self, "batch_per_gpu", batch)
         if self.compute is not None:
             if self.profile is not None:
                 raise InputError(
@@ -175,9 +174,9 @@ class Job:
                 f"model {model.name!r} is a transformer, but global_batch is not given; give the "
                 "samples of an iteration"
             )
-        check_count("global_batch", self.global_batch)
-        if self.sequence is not None:
-            check_count("sequence", self.sequence)
+        for name in ("global_batch", "sequence"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, count_of(name, getattr(self, name)))
         reserve = self.memory_reserve
         if reserve is not None and (isinstance(reserve, bool) or not isinstance(reserve, Real)):
             raise InputError(f"memory_reserve is {told(reserve)}; give a share, such as 0.1")

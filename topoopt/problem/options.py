@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from codesign_base import InputError
-from codesign_base.arguments import check_kind, check_number
+from codesign_base.arguments import check_kind, check_number, whole
 from topoopt.problem.effort import EFFORTS, Effort
 from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.routing import Routing
@@ -156,8 +156,8 @@ class SearchOptions:
             count = getattr(self, name)
             if count is None and name in ("steps", "simulated"):
                 continue
-            if isinstance(count, bool) or not isinstance(count, int):
-                raise InputError(f"{name} is {count!r}; give a whole number")
+            count = whole(name, count, "a whole number")
+            object.__setattr__(self, name, count)
             if not least <= count <= _MOST[name]:
                 raise InputError(f"{name} is {count}; give {least} to {_MOST[name]}")
         if self.seconds is not None:

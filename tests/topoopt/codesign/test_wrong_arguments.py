@@ -226,3 +226,14 @@ def test_numbers_are_told_from_what_looks_like_them():
         check_number("rate", 0, "more")
     assert several("counts", range(2), "some") == (0, 1)
     assert type(whole("count", np.int64(3), "some")) is int
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers():
+    cluster = to.Cluster(np.int64(4), np.int32(2), "100Gbps")
+    options = to.SearchOptions(steps=np.int64(5), workers=np.int64(1))
+    assert (cluster, options) == (
+        to.Cluster(4, 2, "100Gbps"), to.SearchOptions(steps=5, workers=1),
+    )  # fmt: skip
+    job = to.Job(to.load_transformer("llama3-8b"), global_batch=np.int64(64))
+    kinds = {type(n) for n in (cluster.servers, cluster.degree, options.steps, job.global_batch)}
+    assert kinds == {int}
