@@ -1,7 +1,7 @@
-"""What every room stands on: the exception tree and the compiled-kernel decorator.
+"""What all packages use: errors, checks of arguments, the decorator of compiled kernels, paths.
 
 This package imports nothing of the project. ``routing`` and ``parallelism`` must not import
-each other, so the two things that both need live below them.
+each other, so what both need is below them.
 """
 
 from codesign_base.errors import InfeasibleError, InputError

@@ -139,7 +139,7 @@ def model_from_data(data: dict[str, Any], where: str) -> ModelGraph:
         for operator in spec.operators:
             if operator.name in known:
                 raise InputError(
-                    f"the name {operator.name!r} stands twice; give every input and operator "
+                    f"the name {operator.name!r} occurs twice; give every input and operator "
                     "its own"
                 )
             for source in operator.inputs:

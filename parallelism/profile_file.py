@@ -124,7 +124,7 @@ def load_profile(path: str | Path) -> Profile:
     str, "fw_time": ms, "bw_time": ms, "mem_req": bytes}, ...]}``. ``ngpus`` counts servers of
     four GPUs; ``pc_str`` is the number of axes and the parts along each, as in ``2-1-16``;
     dense operators were measured on one GPU with ``batch_size / (4 * parts)`` samples,
-    embeddings with the full batch. Where a name and part count repeat, the first stands.
+    embeddings with the full batch. Where a name and part count repeat, the first counts.
 
     Parameters
     ----------

@@ -67,7 +67,7 @@ def read_text(path: str | Path, what: str) -> str:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """Parse JSON, rejecting keys that stand twice in one object.
+    """Parse JSON, rejecting keys that occur twice in one object.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def parse_json(text: str, where: str) -> Any:
         if len(found) < len(pairs):
             keys = [key for key, _ in pairs]
             twice = next(key for key in keys if keys.count(key) > 1)
-            raise InputError(f"{where}: key {twice!r} stands twice in one object; keep one")
+            raise InputError(f"{where}: key {twice!r} occurs twice in one object; keep one")
         return found
 
     try:
@@ -116,7 +116,7 @@ def _json_remedy(error: json.JSONDecodeError) -> str:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Parse YAML, rejecting keys that stand twice in one block.
+    """Parse YAML, rejecting keys that occur twice in one block.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def parse_yaml(text: str, where: str) -> Any:
             if keys.count(key) > 1:
                 line = node.start_mark.line + 1
                 raise InputError(
-                    f"{where}: key {key!r} stands twice in the block at line {line}; keep one"
+                    f"{where}: key {key!r} occurs twice in the block at line {line}; keep one"
                 )
         return loader.construct_mapping(node, deep=True)
 

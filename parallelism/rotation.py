@@ -1,7 +1,7 @@
 """Tasks that a rotation of the servers maps on each other.
 
 A rotation maps server v on v + step, modulo the servers. Where an iteration is the same after it,
-as where tables stand on every sixteenth server, the tasks of all images of a server are alike.
+as where tables are on every sixteenth server, the tasks of all images of a server are alike.
 """
 
 from typing import NamedTuple
@@ -136,7 +136,7 @@ def _words(tasks: TaskGraph) -> Words:
 
 
 def _signature(tasks: TaskGraph, word: Words) -> Words:
-    """Return what each server does, wherever it stands: hashes of words, shape (servers,)."""
+    """Return what each server does, wherever it is: hashes of words, shape (servers,)."""
     from parallelism.alike_kernels import met_words
 
     servers, collective = tasks.servers, tasks.collective

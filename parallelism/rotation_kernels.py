@@ -36,7 +36,7 @@ def carry_colours(order: Ints, offsets: Ints, successors: Ints, colour: Words) -
 
 @kernel
 def places_on(device: Ints, devices: int) -> Ints:
-    """Return how many tasks stand before each on its device; -1 of a task that is on none (-1)."""
+    """Return how many tasks are before each on its device; -1 of a task that is on none (-1)."""
     count = np.zeros(devices, np.int64)
     place = np.full(device.size, -1, np.int64)
     for task in range(device.size):

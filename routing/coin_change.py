@@ -61,12 +61,12 @@ def coin_change(servers: int, generators: Sequence[int]) -> CoinTable:
     Raises
     ------
     InputError
-        If n or a generator is out of range, or a generator stands twice.
+        If n or a generator is out of range, or a generator occurs twice.
 
     Notes
     -----
     Breadth first over distances. Among equally short multisets the one found from the
-    earliest distance and generator stands, so the table depends on the order of generators.
+    earliest distance and generator counts, so the table depends on the order of generators.
     """
     rings = tuple(int(p) for p in generators)
     if servers < 2:

@@ -44,7 +44,7 @@ class Network:
     ------
     InputError
         If the name is empty, an array has the wrong shape, a node does not exist, a link is a
-        self-loop or stands twice, or a capacity or latency is out of range.
+        self-loop or occurs twice, or a capacity or latency is out of range.
 
     Examples
     --------

@@ -310,7 +310,7 @@ class Workshop:
         return Runnable(forward, tensors)
 
     def concat(self, part: OperatorPart) -> Runnable:
-        """Return a concatenation, or its first slice; inputs of the model stand last."""
+        """Return a concatenation, or its first slice; inputs of the model are last."""
         missing = part.op.output_elements - sum(math.prod(shape) for shape in part.inputs)
         extents = [math.prod(shape) for shape in part.inputs]
         extents += [missing] if missing > 0 else []

@@ -385,7 +385,7 @@ class _Walker:
         return [tuple(one.shape) for one in entries if isinstance(one, self.torch.Tensor)]
 
     def _label(self, node: Any) -> str:
-        """Name an operation after the module that it stands in."""
+        """Name an operation after the module that it is in."""
         stack = list((node.meta.get("nn_module_stack") or {}).values())
         path, kind = stack[-1] if stack else ("", "")
         path = str(path).removeprefix("L['self'].").removeprefix("L['self']")

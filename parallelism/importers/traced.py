@@ -62,7 +62,7 @@ class Operation:
     operation : str
         Its name, without namespace and overload.
     label : str
-        Name for its operator, from the module that it stands in.
+        Name for its operator, from the module that it is in.
     arguments : mapping
         By their names: `Traced`, lists of them, numbers, None.
     shape : tuple of int

@@ -52,7 +52,7 @@ def resnet50(
 
     Notes
     -----
-    Stride stands on the 3x3 convolution ("v1.5"). Rectifiers after convolutions are fused; the
+    The stride is that of the 3x3 convolution ("v1.5"). Rectifiers after convolutions are fused; the
     one after the addition is an operator of its own, as in measured profiles.
 
     References

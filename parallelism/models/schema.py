@@ -195,7 +195,7 @@ def append_operator(build: GraphBuilder, spec: AnySpec, inputs: list[Tensor]) ->
 def _custom(build: GraphBuilder, spec: CustomSpec, inputs: list[Tensor]) -> Tensor:
     modes = [Mode[split.mode.upper()] for split in spec.splits]
     if len(set(modes)) < len(modes):
-        raise InputError(f"operator {spec.name!r}: a split mode stands twice; keep one")
+        raise InputError(f"operator {spec.name!r}: a split mode occurs twice; keep one")
     return build.append(
         spec.name,
         spec.behaves_as,

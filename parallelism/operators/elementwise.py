@@ -151,7 +151,7 @@ def _check_distinct(where: str, tensors: Sequence[Tensor]) -> None:
         raise InputError(f"{where}: {counted(len(tensors), 'input')}; give at least 2")
     made = [t.operator for t in tensors if t.operator is not None]
     if len(set(made)) < len(made):
-        raise InputError(f"{where}: an input stands twice; give distinct inputs")
+        raise InputError(f"{where}: an input occurs twice; give distinct inputs")
 
 
 def _equal_shapes(where: str, tensors: Sequence[Tensor]) -> Tensor:

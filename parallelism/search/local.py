@@ -146,7 +146,7 @@ class LocalSearch(Replayed):
         regular = self.space.placements(sample, parameter, mode)
         step = -(-len(regular) // self.most_placements)
         yield from regular[::step]
-        # Where neighbours stand, or as many of their servers as there are parts.
+        # Where neighbours are, or as many of their servers as there are parts.
         inside = set(region)
         parts = sample * parameter
         for index in region:
@@ -173,7 +173,7 @@ class LocalSearch(Replayed):
                             yield assign(self.space, self.best, chain, config)
 
     def _stretch(self, first: int, length: int, after: Sequence[Sequence[int]]) -> Region:
-        """Return up to so many operators in a row that stand where the first does."""
+        """Return up to so many operators in a row that are where the first is."""
         chain = [first]
         while len(chain) < length:
             alike = [

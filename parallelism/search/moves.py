@@ -161,14 +161,14 @@ def propose_region(
         config = _random_placement(space, leader, rng)
         return assign(space, strategy, region, config, alternate=bool(rng.integers(2)))
     if kind < 0.75:
-        # Grow: the region follows an operator that stands beside it.
+        # Grow: the region follows an operator that is beside it.
         neighbours = space.neighbours[leader]
         if not neighbours:
             return []
         config = strategy.configs[neighbours[int(rng.integers(len(neighbours)))]]
         return assign(space, strategy, region, config)
     if kind < 0.85:
-        # Keep the degrees, take other servers: all that stands where the leader stands.
+        # Keep the degrees, take other servers: all that is where the leader is.
         old = strategy.configs[leader]
         choices = space.placements(old.sample, old.parameter, old.mode)
         new = choices[int(rng.integers(len(choices)))]

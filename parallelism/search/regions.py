@@ -82,7 +82,7 @@ class Regions:
 
     @cached_property
     def packing(self) -> tuple[Region, ...]:
-        """Branches that share no operator, and single first operators: what may stand apart.
+        """Branches that share no operator, and single first operators: what may be apart.
 
         Returns
         -------

@@ -163,7 +163,7 @@ def _even_all_to_all(placement: Placement, ranks: IntArray, groups: IntArray) ->
     if per > 1 and blocks.shape[2] == 1:
         return None
     servers = blocks.shape[1]
-    # Servers by their first rank, ranks as they stand in the group.
+    # Servers by their first rank, ranks in the order of the group.
     seen = np.argsort(order.reshape(blocks.shape)[:, :, 0], axis=1)
     home = np.take_along_axis(blocks[:, :, 0], seen, axis=1)
     members = np.take_along_axis(groups, order, axis=1).reshape(blocks.shape)

@@ -1,7 +1,7 @@
 """A transformer as a graph of operators, which the per-operator co-design plans.
 
 A sample is one sequence. Attention is fused, so that scores stay out of memory; a causal mask
-halves them. A tied embedding stands, with its gradient, at the vocabulary projection, which is
+halves them. A tied embedding is, with its gradient, at the vocabulary projection, which is
 where every row of it gets one; the lookup then has no parameters of its own.
 """
 
@@ -133,7 +133,7 @@ def _embed(build: GraphBuilder, model: Transformer) -> Tensor:
     """Embed tokens or patches, and add learned positions."""
     tokens, hidden = model.sequence, model.hidden
     if model.patch:
-        # A class token stands before the patches.
+        # A class token is before the patches.
         x = dense(build, "patch_embedding", build.input(tokens - 1, model.patch), hidden)
     elif model.tied:
         x = _lookup(build, model, "token_lookup")

@@ -34,7 +34,7 @@ def reduced_tasks(
     Returns
     -------
     TaskGraph or None
-        Of what is alike where all servers are; `topoopt.fabric.alike.tasks_over` divides it
+        Of what is alike where all servers are; `topoopt.fabric.represented` divides it
         further where a fabric tells servers apart. None where tensor groups span servers, or
         little is alike.
     """

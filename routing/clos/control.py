@@ -169,7 +169,7 @@ class Controller:
         Raises
         ------
         InputError
-            If flows have no NICs or do not fit the fabric, one stands twice, or time decreases
+            If flows have no NICs or do not fit the fabric, one occurs twice, or time decreases
             or is not finite. The controller is then as before the call.
         InfeasibleError
             If no spine is live for a flow. Traffic and fabric are noted, routes stay, and the
@@ -183,7 +183,7 @@ class Controller:
             raise InputError(f"time is {time} after {self.time}; observe in the order of time")
         keys = keys_of(flows)
         if keys.size != np.unique(keys).size:
-            raise InputError("a flow of one job stands twice between two NICs; give it once")
+            raise InputError("a flow of one job occurs twice between two NICs; give it once")
         flows.check_fits(self.clos if clos is None else clos)
         self.time = time
         if clos is not None and clos is not self.clos:
@@ -346,7 +346,7 @@ class Controller:
         return float((1.0 / speed).mean())
 
     def _find(self, keys: IntArray) -> tuple[IntArray, BoolArray]:
-        """Return where keys stand in the table, and whether they do."""
+        """Return where keys are in the table, and whether they do."""
         place = np.searchsorted(self._keys, keys).astype(np.int64)
         known = place < self._keys.size
         known[known] = self._keys[place[known]] == keys[known]

@@ -40,7 +40,7 @@ class RingJob:
     Raises
     ------
     InputError
-        If a value is out of range or a NIC stands twice.
+        If a value is out of range or a NIC occurs twice.
 
     References
     ----------
@@ -65,7 +65,7 @@ class RingJob:
         values, counts = np.unique(nics, return_counts=True)
         if counts.max() > 1:
             raise InputError(
-                f"job {self.name!r}: NIC {values[np.argmax(counts)]} stands {counts.max()} times; "
+                f"job {self.name!r}: NIC {values[np.argmax(counts)]} occurs {counts.max()} times; "
                 "each accelerator has its own"
             )
         if not (np.isfinite(self.flow_bytes) and self.flow_bytes > 0):

@@ -59,7 +59,7 @@ class Efficiency:
 
     @property
     def mean_slowdown(self) -> float:
-        """Mean of 1 / speed over jobs; infinity if a job stands still."""
+        """Mean of 1 / speed over jobs; infinity if a job does not advance."""
         if not self.jobs.size:
             return 1.0
         return float(np.mean(1.0 / self.speed)) if self.vector[0] > 0 else float("inf")

@@ -35,7 +35,7 @@ REACHED, STARTED, LEFT_NOW, FINISHED, STUCK, STEPPED = 0, 1, 2, 3, 4, 5
 
 
 class Rates(NamedTuple):
-    """What max-min rates are kept of; the rows of its tables stand above.
+    """What max-min rates are kept of; the rows of its tables are above.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Rates(NamedTuple):
 
 
 class RingRun(NamedTuple):
-    """A simulation of rings; the rows of its tables stand above.
+    """A simulation of rings; the rows of its tables are above.
 
     Parameters
     ----------

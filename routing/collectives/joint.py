@@ -28,7 +28,7 @@ _UNITS = 2520
 # Rounds of prices by load before those of the linear program, and of both together.
 _BY_LOAD = 24
 _MOST_ROUNDS = 60
-# How much dearer the busiest link is than an idle one (exponent).
+# How much more the busiest link costs than an idle one (exponent).
 _STEEP = 12.0
 # Share of the best prices so far in those that are tried next.
 _KEPT_PRICE = 0.3

@@ -141,8 +141,8 @@ def change(path: list[Any], value: Any) -> dict[str, Any]:
         (["operators", 1, "inputs"], ["all"], "no model input or operator before it"),
         (["operators", 1, "inputs"], [], "has 0 inputs; its kind takes 1"),
         (["operators", 1, "inputs"], ["photo"], "flatten it first"),
-        (["operators", 1, "name"], "history", "the name 'history' stands twice"),
-        (["operators", 1, "name"], "photo", "the name 'photo' stands twice"),
+        (["operators", 1, "name"], "history", "the name 'history' occurs twice"),
+        (["operators", 1, "name"], "photo", "the name 'photo' occurs twice"),
         (["operators", 1], 7, "operator 2: the entry is 7"),
         (["operators", 0, "inputs"], ["profile"], "has 1 input; its kind takes 0"),
         (["operators", 2, "kernel"], 99, "kernel 99 is wider than the input of 64"),
@@ -152,7 +152,7 @@ def change(path: list[Any], value: Any) -> dict[str, Any]:
         (["operators", 7, "forward_flops"], float("inf"), "field 'forward_flops' is inf"),
         (["operators", 7, "behaves_as"], "magic", "field 'behaves_as' is 'magic'"),
         (["operators", 7, "splits", 0, "axis"], 3, "unknown field 'splits.0.axis'"),
-        (["operators", 7, "splits"], [{"mode": "output", "extent": 2}] * 2, "mode stands twice"),
+        (["operators", 7, "splits"], [{"mode": "output", "extent": 2}] * 2, "mode occurs twice"),
     ],
 )  # fmt: skip
 def test_errors_name_the_place_and_the_mend(path: list[Any], value: Any, message: str) -> None:
@@ -170,7 +170,7 @@ def test_errors_name_the_place_and_the_mend(path: list[Any], value: Any, message
         ("# nothing\n", "expected fields name"),
         ("- a\n- b\n", "expected fields name"),
         ("name: [", "not valid YAML"),
-        ("name: a\nname: b\n", "key 'name' stands twice in the block at line 1"),
+        ("name: a\nname: b\n", "key 'name' occurs twice in the block at line 1"),
         ("name: !!python/object/apply:os.system ['true']", "not valid YAML"),
         ("? [a]\n: b", "not valid YAML"),
         ("\x00", "not valid YAML"),

@@ -234,10 +234,10 @@ def test_builder_rejects_impossible_shapes() -> None:
     for step, message in (
         (lambda: add(build, "x", [a, b]), "different shapes"),
         (lambda: add(build, "x", [a]), "1 input; give at least 2"),
-        (lambda: add(build, "x", [made, made]), "stands twice"),
+        (lambda: add(build, "x", [made, made]), "occurs twice"),
         (lambda: multiply(build, "x", [a, a, a]), "3 inputs; give 2"),
         (lambda: concat(build, "x", [a, image]), "differ outside the feature axis"),
-        (lambda: concat(build, "x", [made, made]), "stands twice"),
+        (lambda: concat(build, "x", [made, made]), "occurs twice"),
         (lambda: dense(build, "x", image, 3), "flatten it first"),
         (lambda: conv2d(build, "x", a, 3, 1), "not an image"),
         (lambda: attention(build, "x", a, heads=1), r"give \[positions, features\] twice"),

@@ -190,7 +190,7 @@ def damaged(**changes: Any) -> dict[str, Any]:
         ("", "is empty"),
         (json.dumps(GOOD)[:-9], "may be truncated"),
         ("[1]", "expected an object with fields batch_size"),
-        ('{"batch_size": 1, "batch_size": 2}', "key 'batch_size' stands twice"),
+        ('{"batch_size": 1, "batch_size": 2}', "key 'batch_size' occurs twice"),
         (json.dumps({**GOOD, "speed": 1}), "unknown field 'speed'"),
         (json.dumps({"batch_size": 64, "ngpus": 8}), "field 'measurements' is missing"),
         (json.dumps({**GOOD, "measurements": []}), "at least one entry"),

@@ -404,7 +404,7 @@ def test_wrong_input_is_named():
     controller = Controller(CLOS, "greedy", predict=True)
     with pytest.raises(InputError, match="no NICs"):
         controller.observe(ClosFlows.of([0], [1], [0]), 0.0)
-    with pytest.raises(InputError, match="stands twice"):
+    with pytest.raises(InputError, match="occurs twice"):
         controller.observe(flows.subset([0, 0]), 0.0)
     controller.observe(flows, 5.0)
     with pytest.raises(InputError, match="order of time"):

@@ -241,7 +241,7 @@ def shown_steps(doing: str, quiet: bool) -> Iterator[Callable[[str], None] | Non
 def first_run_notice(kernels: str = "*/*") -> Iterator[Callable[[], None]]:
     """Say that kernels are being compiled, if that is why nothing happens at first.
 
-    A wrong option is refused within the grace time, so that its message stands alone.
+    A wrong option is refused within the grace time, so that its message comes alone.
 
     Parameters
     ----------

@@ -172,7 +172,7 @@ def _remedy(finding: str, name: str, given: Any) -> str:
         return f"write {what} with its unit, such as {given if plain else usual}{unit}"
     if name in LISTS:
         return "write a whole number, a word, or a list of them"
-    return "write text; a number or a truth value that is meant as text stands in quotes"
+    return "write text; a number or a truth value that is meant as text needs quotes"
 
 
 def _listed(value: Any) -> Any:

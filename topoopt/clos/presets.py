@@ -25,7 +25,7 @@ class ClosModel:
     compute_time : float
         Seconds between two AllReduces.
     source : str
-        Where the numbers stand.
+        Where the numbers are.
     element_bytes : float
         Bytes of a gradient.
     """

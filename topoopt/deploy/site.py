@@ -232,7 +232,7 @@ def check_names(site: Site) -> None:
     Raises
     ------
     InputError
-        Naming what stands twice, or a panel that does not exist.
+        Naming what occurs twice, or a panel that does not exist.
     """
     _once((host.name.lower() for host in site.hosts), "host name")
     _once((host.management for host in site.hosts), "management address")
@@ -337,5 +337,5 @@ def _once(values: Iterable[str | None], what: str) -> None:
         if value is None:
             continue
         if value in seen:
-            raise InputError(f"{what} {value} stands twice; give each its own")
+            raise InputError(f"{what} {value} occurs twice; give each its own")
         seen.add(value)

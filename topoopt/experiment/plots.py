@@ -66,7 +66,7 @@ def grouped_bars(
     axes : Axes
     rows : sequence of dict
     group, kind, value : str
-        Columns; groups and kinds stand in order of first appearance.
+        Columns; groups and kinds are in order of first appearance.
     scale : float
         Values are multiplied by it.
     """

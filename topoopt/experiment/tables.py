@@ -112,7 +112,7 @@ def pivots(
     index : str
         What is over the row headings.
     first : str, number or None
-        In which column the status of a case without a result stands.
+        In which column the status of a case without a result is.
 
     Returns
     -------

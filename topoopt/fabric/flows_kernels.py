@@ -360,7 +360,7 @@ def update_rates(flows: Flows, threshold: float, levels: int, now: float) -> Non
     freezes. So only rates at or above a threshold can change: the lowest rate of a flow that
     left (given), lowered here by what each flow that joined gets at the very least, the smallest
     capacity over total weight among its links. With several levels every rate is worked out
-    anew, level by level, each over what the ones before leave; a stream may then stand still.
+    anew, level by level, each over what the ones before leave; a stream may then have no rate.
     """
     slot, index, slot_of_row, block = flows.slot, flows.numbers, flows.slot_of_row, flows.block
     member, link, news, count = flows.member, flows.link, flows.news, flows.counts

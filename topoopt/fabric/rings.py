@@ -109,7 +109,7 @@ def default_rings(
     Returns
     -------
     tuple of tuple of int
-        Ring orders. One may stand twice, and then carries two parts.
+        Ring orders. One may occur twice, and then carries two parts.
 
     Raises
     ------

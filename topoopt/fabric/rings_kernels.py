@@ -42,10 +42,10 @@ def _price_routes(
         for j in range(members.size):
             cost[i, j] = np.inf
             if i != j and end[i, j] > begin[i, j]:
-                dear = 0.0
+                paid = 0.0
                 for entry in range(begin[i, j], end[i, j]):
-                    dear += weights[entry] * price[links[entry]]
-                cost[i, j] = dear
+                    paid += weights[entry] * price[links[entry]]
+                cost[i, j] = paid
 
 
 @inner_kernel
@@ -120,7 +120,7 @@ def _cheapest_steps(cost: Floats, seen: int, steps: Ints, price: Floats) -> int:
 def _disjoint_enough(times: Floats, count: int, total: Floats, chosen: Ints) -> float:
     """Add rings, each the one that leaves the time lowest; return the best time.
 
-    The rings of the best time stand in ``chosen``, up to the first that is negative.
+    The rings of the best time are in ``chosen``, up to the first that is negative.
     """
     total[:] = 0.0
     best = np.inf

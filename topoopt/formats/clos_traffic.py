@@ -144,7 +144,7 @@ def _row(line: str, where: str, clos: Clos) -> list[int]:
 
 
 def _ring(flows: list[tuple[int, list[int]]], where: str) -> IntArray:
-    """Return the hosts of a ring in its order; its flows may stand in any."""
+    """Return the hosts of a ring in its order; its flows may be in any."""
     after: dict[int, int] = {}
     for number, row in flows:
         if row[_SRC] in after:

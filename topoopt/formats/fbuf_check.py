@@ -106,7 +106,7 @@ def _check_paths(file: FbufFile, nodes: int) -> None:
 
 
 def _repeated(ids: WordArray) -> int:
-    """Return an id that stands twice, -1 if there is none."""
+    """Return an id that occurs twice, -1 if there is none."""
     ordered = np.sort(ids)
     at = _first(ordered[1:] == ordered[:-1])
     return int(ordered[at]) if at >= 0 else -1
@@ -115,7 +115,7 @@ def _repeated(ids: WordArray) -> int:
 def _check_devices(file: FbufFile) -> None:
     twice = _repeated(file.device_id)
     if twice >= 0:
-        raise InputError(f"device id {twice} stands twice; give each device its own")
+        raise InputError(f"device id {twice} occurs twice; give each device its own")
     nodes = file.nodes + file.switches
     network = np.isin(file.device_type, _NETWORK)
     at = _first(network & (file.device_property >= np.uint64(nodes * nodes)))
@@ -132,7 +132,7 @@ def _check_devices(file: FbufFile) -> None:
 
 
 def find(ids: WordArray, wanted: WordArray) -> IntArray:
-    """Return where each wanted id stands among ids without repetition, -1 if it does not."""
+    """Return where each wanted id is among ids without repetition, -1 if it does not."""
     if not ids.size:
         return np.full(wanted.shape, -1, dtype=np.int64)
     order = np.argsort(ids, kind="stable")
@@ -148,7 +148,7 @@ def _check_tasks(file: FbufFile) -> None:
         raise InputError(f"task {ids[at]} has unknown type {kind[at]}; types are 0..6")
     twice = _repeated(ids)
     if twice >= 0:
-        raise InputError(f"task id {twice} stands twice; give each task its own")
+        raise InputError(f"task id {twice} occurs twice; give each task its own")
     at = _first(~(np.isfinite(file.task_runtime) & (file.task_runtime >= 0.0)))
     if at >= 0:
         raise InputError(
@@ -268,7 +268,7 @@ def check_acyclic(file: FbufFile) -> None:
                 ready.append(after_it)
     if done == file.tasks:
         return
-    # Whoever still waits stands on a cycle or behind one; going back among them meets one.
+    # Whoever still waits is on a cycle or behind one; going back among them meets one.
     leads = {b: a for a, b in zip(before.tolist(), after.tolist(), strict=True) if waits[a] > 0}
     task = next(task for task, count in enumerate(waits) if count > 0)
     seen = set()

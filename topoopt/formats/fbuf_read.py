@@ -28,7 +28,7 @@ def read_fbuf(path: str | Path) -> FbufFile:
     ------
     InputError
         If the file cannot be read, is truncated or malformed, or what it says is impossible:
-        an unknown type, an id that stands twice or does not exist, a device, node or group out
+        an unknown type, an id that occurs twice or does not exist, a device, node or group out
         of range, a time or rate that is negative or not finite, dependencies in a cycle.
 
     Examples

@@ -17,7 +17,7 @@ class Field(NamedTuple):
 class TableKind(NamedTuple):
     """A kind of table.
 
-    Its fields stand in the order of the schema. A field that is no reference holds the number
+    Its fields are in the order of the schema. A field that is no reference holds the number
     ``KIND_FIELD`` of `topoopt.formats.fbuf_file.FbufFile`. Places are such that every value is
     aligned and the size a multiple of 8.
     """
@@ -27,7 +27,7 @@ class TableKind(NamedTuple):
     fields: tuple[Field, ...]
 
     def place_of(self, name: str) -> int:
-        """Return where a field stands in the schema."""
+        """Return where a field is in the schema."""
         return next(at for at, field in enumerate(self.fields) if field.name == name)
 
 

@@ -27,7 +27,7 @@ _PHASES = {
 
 @dataclass(frozen=True, eq=False)
 class FbufTasks:
-    """A task graph and where its parts stand in the file.
+    """A task graph and where its parts are in the file.
 
     Parameters
     ----------

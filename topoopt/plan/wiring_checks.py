@@ -93,7 +93,7 @@ def check_rings(plan: Plan, rebuilt: Rebuilt) -> None:
 
 
 def _check_steps(ring: RingRecord, places: dict[tuple[int, ...], dict[int, int]]) -> None:
-    """Each server of a ring stands its generator's places after the one before."""
+    """Each server of a ring is its generator's places after the one before."""
     order, size = ring.order, len(ring.order)
     if not 0 < ring.generator < size:
         raise InputError(

@@ -69,7 +69,7 @@ def bar_table(
 
 
 def fabric_cells(ratio: float, cost: float | None, bandwidth: float, words: str) -> tuple[str, ...]:
-    """Return what stands behind a fabric's time: time over ours, cost, link, parallelization."""
+    """Return what is behind a fabric's time: time over ours, cost, link, parallelization."""
     price = dollars(cost)
     return (
         number(ratio, f"{ratio:.2f}x"),

@@ -221,7 +221,7 @@ def _about(plan: Plan, drawing: Drawing) -> str:
         "Every line is a one-way link, the wider the more of its capacity the iteration uses."
     )
     if drawing.seats != tuple(range(len(drawing.seats))):
-        words += " Servers stand in the order of their seats on the rings."
+        words += " Servers are in the order of their seats on the rings."
     if len(drawing.links) < len(plan.links):
         words += (
             f" Drawn are the busiest {len(drawing.links)} of {counted(len(plan.links), 'link')}."

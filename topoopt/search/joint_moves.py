@@ -1,7 +1,7 @@
 """Moves of strategy and topology together: a strategy's neighbours, each wired for itself.
 
 On the topology of a pair its strategy's neighbours look bad, because that topology was built for
-another traffic. On an ideal switch no topology stands in their way; those that are fastest there
+another traffic. On an ideal switch no topology limits them; those that are fastest there
 are wired.
 """
 

@@ -1,6 +1,6 @@
 """The pairs that a joint search starts from: strategies for an ideal switch, wired.
 
-On an ideal switch no topology stands in a strategy's way. Those that are fastest there have
+On an ideal switch no topology limits a strategy. Those that are fastest there have
 topologies built for them.
 """
 

@@ -41,7 +41,7 @@ def fail_cables(network: Network, cables: IntArray) -> Survivors:
     ----------
     network : Network
     cables : int64 array
-        Link index of each failed cable; a link of m cables may stand up to m times.
+        Link index of each failed cable; a link of m cables may occur up to m times.
 
     Returns
     -------

@@ -22,7 +22,7 @@ WAYS = ("skip", "new-rings", "rewired")
 
 
 def without_servers(fabric: Fabric, dead: tuple[int, ...], how: str = "skip") -> Fabric:
-    """Return a fabric without some servers and all their cables; the others close ranks.
+    """Return a fabric without some servers and their cables, its rings closed over the others.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class Topology:
     network : Network
         All servers are hosts; there are no switches.
     rings : tuple of Ring
-        A ring that stands twice has two cables a hop. In bidirectional mode +p and -p are two
+        A ring that occurs twice has two cables a hop. In bidirectional mode +p and -p are two
         rings.
     degree : int
         Ports a server.

@@ -28,8 +28,8 @@ def near_matching(weight: FloatArray) -> tuple[list[tuple[int, int]], float]:
     -----
     The best assignment of vertices to vertices weighs at least twice the best matching. Its even
     cycles split into two matchings, the heavier of which loses nothing; of an odd cycle the best
-    vertex is left out, and those left out are joined to one another. Exchanging partners mends
-    some of what that lost.
+    vertex is left out, and those left out are joined to one another. Exchanging partners makes
+    up for some of it.
     """
     from scipy.optimize import linear_sum_assignment
 

@@ -34,7 +34,7 @@ class Ring:
     members : tuple of int
         Servers in ring order.
     generator : int
-        The step p: each member stands p places after the one before, in the places that all
+        The step p: each member is p places after the one before, in the places that all
         rings of the group share (the sorted group, unless the servers were seated otherwise).
         0: a cycle of no single step.
     group : tuple of int

@@ -57,7 +57,7 @@ def _with(change):
 
 
 SPOILT = {
-    "stands twice": lambda d: d["hosts"][1].update(name="NODE-0.lab"),
+    "occurs twice": lambda d: d["hosts"][1].update(name="NODE-0.lab"),
     "management address": lambda d: d["hosts"][1].update(management="192.0.2.1"),
     "interface": lambda d: d["hosts"][0]["ports"][1].update(interface="enp0s0np0"),
     "RDMA device": lambda d: d["hosts"][0]["ports"][1].update(rdma="mlx5_0"),
@@ -83,7 +83,7 @@ def test_what_is_wrong_is_said_in_one_sentence(tmp_path, words):
 def test_positions_are_used_once_and_exist(tmp_path):
     found = document(panels=1)
     found["hosts"][1]["ports"][0]["position"] = 1
-    with pytest.raises(InputError, match=r"position 1 of panel 'ocs-0' stands twice"):
+    with pytest.raises(InputError, match=r"position 1 of panel 'ocs-0' occurs twice"):
         load_site(written(tmp_path, found))
     found["hosts"][1]["ports"][0]["position"] = 1001
     with pytest.raises(InputError, match="which has 1000"):

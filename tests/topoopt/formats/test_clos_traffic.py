@@ -191,7 +191,7 @@ def test_json_holds_the_same(tmp_path):
             "placement: [['0:0'],['1:0']]}]",
             "NIC 0:0 belongs to another job",
         ),
-        ("jobs: [{model: bloom, model: bloom, replicas: 2}]", "key 'model' stands twice"),
+        ("jobs: [{model: bloom, model: bloom, replicas: 2}]", "key 'model' occurs twice"),
         ("jobs: [", "not valid YAML"),
     ],
 )

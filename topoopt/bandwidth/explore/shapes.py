@@ -121,7 +121,7 @@ def network_shapes(
     most_dimensions : int, optional
     limits : sequence of BlockLimit, optional
     prices : CostModel, optional
-        LIBRA's by default. Blocks that a level has no price of do not stand there.
+        LIBRA's by default. Blocks that a level has no price of are not there.
 
     Returns
     -------

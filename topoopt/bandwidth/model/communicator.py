@@ -25,7 +25,7 @@ class NpuGroup:
     sizes : tuple of int
         Members on each dimension; 1 where the dimension is not used.
     strides : tuple of int
-        Distance of neighbouring members; 1 where they stand side by side.
+        Distance of neighbouring members; 1 where they are side by side.
     """
 
     sizes: tuple[int, ...]

@@ -68,7 +68,7 @@ def load_cost(path: str | Path) -> CostModel:
     ----------
     path : str or Path
         A block a cost level with ``Link`` and optional ``Switch`` and ``Nic``, in US dollars
-        per GB/s (1e9 bytes/s). ``Npu`` (our own, US dollars each) may stand beside them.
+        per GB/s (1e9 bytes/s). ``Npu`` (our own, US dollars each) may be beside them.
 
     Returns
     -------

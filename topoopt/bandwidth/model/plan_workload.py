@@ -186,7 +186,7 @@ def grid_group(network: MultiDimNetwork, members: Sequence[int], owner: str = "?
     ------
     InputError
         If the members are not all combinations of some coordinates of each dimension, or those
-        of a Ring do not stand at equal steps.
+        of a Ring are not at equal steps.
     """
     coordinates = np.unravel_index(np.asarray(members), network.sizes, order="F")
     sizes, steps = [], []

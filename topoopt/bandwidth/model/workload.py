@@ -103,7 +103,7 @@ class LayerWorkload:
 
     @cached_property
     def distinct(self) -> tuple[tuple[tuple[LayerPhase, LayerPhase, LayerPhase], int], ...]:
-        """Layers that differ in more than their names, with how often each stands."""
+        """Layers that differ in more than their names, with how often each occurs."""
         return tuple(Counter(layer.phases for layer in self.layers).items())
 
     @property
@@ -120,7 +120,7 @@ def load_layer_workload(path: str | Path) -> LayerWorkload:
     path : str or Path
         One layer a line: name, dependency, then for forward, input gradient and weight
         gradient compute nanoseconds, collective and bytes, then the update's nanoseconds. The
-        two header lines of ASTRA-sim (policy, number of layers) may stand before them.
+        two header lines of ASTRA-sim (policy, number of layers) may come before them.
 
     Returns
     -------

@@ -157,7 +157,7 @@ def read_runs_file(path: str | Path) -> RunsFile:
         text = files("topoopt.studies.validation").joinpath("published_runs.json").read_text()
     else:
         text = read_text(Path(path), "runs file")
-    parse_json(text, f"runs file {path}")  # refuses keys that stand twice
+    parse_json(text, f"runs file {path}")  # refuses keys that occur twice
     try:
         found = TypeAdapter(RunsFile).validate_json(text)
     except ValidationError as error:

@@ -98,7 +98,7 @@ def test_bad_notation(text, message):
         (("Topology", "Topologies"), "unknown field 'Topologies'"),
         (("NpusCount: [ 16, 8, 32 ]", ""), "'NpusCount' is missing"),
         (("NpusCount: [ 16, 8, 32 ]", "NpusCount: 16"), "give a list"),
-        (("Topology:", "NpusCount: [1]\nTopology:"), "stands twice"),
+        (("Topology:", "NpusCount: [1]\nTopology:"), "occurs twice"),
         (("[ 16, 8, 32 ]", "[ 16, 8, 32"), "not valid YAML"),
         (
             ("InterPod ]", "InterPod ]\nLatencyNs: []"),
