@@ -78,7 +78,7 @@ def test_packed_replicas_are_neighbours():
 
 def test_wrong_input_is_named():
     clos = Clos.uniform(2, 2)
-    with pytest.raises(InputError, match="NIC 1 stands 2 times"):
+    with pytest.raises(InputError, match="NIC 1 occurs 2 times"):
         RingJob("a", np.array([[0, 1], [1, 2]]), 1.0)
     with pytest.raises(InputError, match="shape"):
         RingJob("a", np.array([[0]]), 1.0)

@@ -77,7 +77,7 @@ def test_files_are_ordered_by_their_numbers(tmp_path):
         (HEAD + RING + SECOND.replace("50", "60"), "line 4: flow_size is 60"),
         (HEAD + RING + SECOND.splitlines()[0] + "\n", "stage 1 are not one closed ring"),
         (HEAD + RING + RING, "line 4: host 4 sends twice in stage 0"),
-        (HEAD + RING + RING.replace(" 0\n", " 1\n"), "stands 2 times"),
+        (HEAD + RING + RING.replace(" 0\n", " 1\n"), "occurs 2 times"),
         (HEAD + "4 4 0 0 0 5 0 0\n", "not one closed ring"),
         ("\n", "is empty"),
     ],
