@@ -38,11 +38,13 @@ def estimated_seconds(
     the first passes and gradients that are reduced after the last ones get the ports when no
     message does, and of the time of a message a share. Left out is what comes into ports, that
     messages which are there at once share them and all end late, latencies, and that stages whose
-    ranks are on one server share its ports.
+    ranks are on one server share its ports for the messages of their passes.
     """
     sent = part_bytes(placement, loads)
     beside = sent.context + loads.beside * sent.tokens
     after = sent.heads + (1.0 - loads.beside) * sent.tokens
+    # Stages on one server sum their gradients one after another: half of the others come first.
+    turns = 0.5 * (1.0 + placement.ranks_per_server / sent.ranks)
     ends = stage_ends(
         schedule.passes, schedule.parts, schedule.microbatches, placement.layout.zero, _PIECES,
         PassSends(
@@ -50,8 +52,8 @@ def estimated_seconds(
             (beside + sent.inputs) / rate,
             (after + sent.tensor) / rate,
             sent.outputs / rate,
-            sent.weights / rate,
-            sent.gradients / rate,
+            turns * sent.weights / rate,
+            turns * sent.gradients / rate,
         ),
         loads.exposed, 1.0 / sent.ranks,
     )  # fmt: skip

@@ -241,21 +241,19 @@ class LayoutFamily:
         return np.array([use.total for use in self.uses(placement.layout)])
 
     def estimate(
-        self, layout: Layout, bandwidth: float, schedule: PipelineSchedule | None = None
+        self, placement: Placement, bandwidth: float, schedule: PipelineSchedule | None = None
     ) -> float:
         """Return about the seconds of an iteration on a switch; see `estimated_seconds`.
 
         Parameters
         ----------
-        layout : Layout
-            Its ranks are in Megatron's order.
+        placement : Placement
         bandwidth : float
             Bytes/s of all ports of a server.
         schedule : PipelineSchedule, optional
             That of the layout, if it is at hand.
         """
-        placement = Placement(layout, self.server.gpus)
-        order = schedule_of(layout, self.batch) if schedule is None else schedule
+        order = schedule_of(placement.layout, self.batch) if schedule is None else schedule
         return estimated_seconds(placement, order, self.loads(placement), bandwidth)
 
     def utilisation(self, seconds: float) -> float:

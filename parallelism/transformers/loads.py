@@ -21,7 +21,7 @@ from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.iteration import optimizer_seconds
 from parallelism.transformers.layout import SPLIT, Layout
-from parallelism.transformers.links import Links, near_links
+from parallelism.transformers.links import GroupPlacement, Links, collective_seconds, near_links
 from parallelism.transformers.pass_seconds import (
     PassSeconds,
     layer_seconds,
@@ -62,8 +62,8 @@ class Loads:
     ----------
     seconds : float64 array, shape (3, parts)
         Device time of forward, backward and weight passes (`PassKind`), communication inside
-        servers included. Where the schedule does not split backward passes, the second row
-        holds both and the third is not used.
+        servers included, also of outputs for a stage on the same server. Where the schedule does
+        not split backward passes, the second row holds both and the third is not used.
     boundary_bytes : float
         From a part to the next, and of the gradient back, over all GPUs of the rank.
     tensor_bytes : float64 array, shape (3, parts)
@@ -139,8 +139,8 @@ def loads_of(
     sequence : int, optional
         Tokens of a sample, the model's own by default.
     far : set of str, optional
-        Of "tensor", "context" and "expert" the groups that span servers; by default those of
-        the placement.
+        Of "tensor", "context" and "expert" the groups that span servers, where stages are on
+        servers of their own; by default all is as in the placement.
 
     Returns
     -------
@@ -155,7 +155,10 @@ def loads_of(
     layout = placement.layout
     parts = parts_of(model, layout)
     near = near_links(server)
+    placed = far is None
     far = _far_groups(placement) if far is None else far
+    sends = pipeline_send(model, layout, implementation, sequence=sequence)
+    outputs = [one for one in sends if one.group == "pipeline" and one.when == "forward"]
     known = _columns(
         model, layout.of_layers, rates, server, implementation, frozenset(far), sequence
     )
@@ -172,6 +175,12 @@ def loads_of(
     seconds, volumes = table[0], dict(zip(_VOLUMES, table[1:], strict=True))
     if implementation.forwarded_tokens:
         volumes["expert"] *= _crossing(model, placement)
+    if placed and outputs:
+        pair = GroupPlacement(2, 2)
+        once = sum(collective_seconds("send", message.size, pair, near) for message in outputs)
+        beside = _stays(placement)
+        seconds[PassKind.FORWARD, :-1] += once * beside
+        seconds[PassKind.BACKWARD, 1:] += once * beside
     if layout.schedule not in SPLIT:
         for both in (seconds, volumes["inputs"]):
             both[PassKind.BACKWARD] += both[PassKind.WEIGHT]
@@ -184,12 +193,7 @@ def loads_of(
     tied = layout.ties(model.reuses_embedding)
     return Loads(
         seconds=seconds,
-        boundary_bytes=each
-        * sum(
-            message.size
-            for message in pipeline_send(model, layout, implementation, sequence=sequence)
-            if message.group == "pipeline" and message.when == "forward"
-        ),
+        boundary_bytes=each * sum(message.size for message in outputs),
         tensor_bytes=volumes["tensor"],
         input_bytes=volumes["inputs"],
         context_bytes=volumes["context"],
@@ -293,6 +297,25 @@ class _Columns:
 
 # What was worked out before, or is to be.
 _columns = lru_cache(maxsize=256)(_Columns)
+
+
+def _stays(placement: Placement) -> FloatArray:
+    """Return the share of a stage's ranks whose outputs stay on their server, of each part."""
+    layout = placement.layout
+    stage, step = np.array(layout.part_stages[:-1]), np.array(layout.part_steps, dtype=np.int64)
+    return np.asarray(
+        _next_stays(placement.of_degrees)[np.minimum(stage, stage + step)] * abs(step)
+    )
+
+
+@lru_cache(maxsize=256)
+def _next_stays(placement: Placement) -> FloatArray:
+    """Return the share of each stage's ranks that are on a server with those of the next stage.
+
+    After the last stage comes the first.
+    """
+    home = placement.home
+    return np.asarray((home == np.roll(home, -1, axis=2)).mean(axis=(0, 1)))
 
 
 def _far_groups(placement: Placement) -> set[str]:

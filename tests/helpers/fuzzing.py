@@ -172,7 +172,7 @@ def configs(rng: random.Random, folder: Path) -> None:
     family = job.family(2)
     for layout in rng.sample(family.layouts(), min(2, len(family.layouts()))):
         family.uses(layout)
-        family.estimate(layout, 50e9)
+        family.estimate(family.placements(layout)[-1], 50e9)
 
 
 @cache

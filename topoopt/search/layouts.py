@@ -243,7 +243,7 @@ class LayoutSearch:
         # The other map of an earlier stage's layout may be among those chosen for this one.
         known = {one.placement for one in placed}
         try:
-            firsts = {self._first(each.layout): each for each in chosen[begin:end]}
+            firsts = {self._first(each): each for each in chosen[begin:end]}
             new = {place: each for place, each in firsts.items() if place not in known}
             for done, one in enumerate(self._timed(new), start=end - len(new)):
                 placed.append(one)
@@ -330,7 +330,7 @@ class LayoutSearch:
 
         If nothing is left, the one that takes least.
         """
-        takes = [self._takes(self._first(each.layout)) for each in chosen]
+        takes = [self._takes(self._first(each)) for each in chosen]
         most = self.problem.options.memory_bytes
         kept = [i for i, size in enumerate(takes) if i < own or size <= most]
         kept = kept or [takes.index(min(takes))]
@@ -340,10 +340,10 @@ class LayoutSearch:
     def _takes(self, placement: Placement) -> float:
         return self.family.expected_bytes(placement)
 
-    def _first(self, layout: Layout) -> Placement:
+    def _first(self, candidate: Candidate) -> Placement:
         """Return the placement of a layout that is simulated first."""
-        orders = self.family.placements(layout)
-        return next(filter(self.resembles, orders), orders[0])
+        orders = self.family.placements(candidate.layout)
+        return next(filter(self.resembles, orders), candidate.placement)
 
     def _alike(self, layout: Layout) -> bool:
         if self.like is None:

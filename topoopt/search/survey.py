@@ -10,6 +10,7 @@ from codesign_base import InfeasibleError
 from codesign_base.counted import counted
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import schedule_of
 from topoopt.base.second import Second, Task
 from topoopt.bounds.bounds import Bound
@@ -36,19 +37,25 @@ class Candidate:
 
     Parameters
     ----------
-    layout : Layout
+    placement : Placement
+        Of all orders of the layout's axes the one with the least estimate.
     estimate_s : float
-        Iteration time where all ports reach all servers, about (`LayoutFamily.estimate`).
+        Its iteration time where all ports reach all servers, about (`LayoutFamily.estimate`).
     bound : Bound
         Below any simulated time, whatever placement, topology and routing (`layout_bound`).
     memory_bytes : float
         Of the fullest GPU.
     """
 
-    layout: Layout
+    placement: Placement
     estimate_s: float
     bound: Bound
     memory_bytes: float
+
+    @property
+    def layout(self) -> Layout:
+        """What is placed."""
+        return self.placement.layout
 
 
 @dataclass(frozen=True)
@@ -78,13 +85,13 @@ class Looked(NamedTuple):
     """What is known of a layout; each is None where what comes before rules the layout out.
 
     ``memory`` is in bytes of the fullest GPU, ``passes`` a `passes_bound`, ``bound`` a
-    `layout_bound` and ``estimate_s`` in seconds.
+    `layout_bound`, ``placed`` the order of its axes with the least estimate, and that in seconds.
     """
 
     memory: float
     passes: Bound | None = None
     bound: Bound | None = None
-    estimate_s: float | None = None
+    placed: tuple[Placement, float] | None = None
 
 
 def look_at(problem: Problem[LayoutFamily], layouts: Sequence[Layout], best: float) -> list[Looked]:
@@ -110,13 +117,16 @@ def look_at(problem: Problem[LayoutFamily], layouts: Sequence[Layout], best: flo
             found.append(Looked(memory))
             continue
         known = layout in family.published
-        passes, bound, time = passes_bound(family, layout, schedule), None, None
+        passes, bound, placed = passes_bound(family, layout, schedule), None, None
         if known or passes.seconds <= _HOPEFUL * best:
             bound = layout_bound(family, wirings, layout)
             if known or bound.seconds <= _HOPEFUL * best:
-                time = family.estimate(layout, wirings.port_rate, schedule)
-                best = min(best, time)
-        found.append(Looked(memory, passes, bound, time))
+                places = family.placements(layout)
+                times = [family.estimate(each, wirings.port_rate, schedule) for each in places]
+                least = min(times)
+                placed = places[times.index(least)], least
+                best = min(best, least)
+        found.append(Looked(memory, passes, bound, placed))
     return found
 
 
@@ -162,15 +172,15 @@ def survey(
             if one.passes.seconds > hopeful:
                 bounded.append(Bounded(layout, one.passes, passes_only=True))
                 continue
-            bound, time = one.bound, one.estimate_s
-            if bound is None or (time is None and bound.seconds <= hopeful):
+            bound, placed = one.bound, one.placed
+            if bound is None or (placed is None and bound.seconds <= hopeful):
                 # Ruled out by an estimate that is not among those before this layout.
-                ((_, _, bound, time),) = look_at(problem, [layout], float("inf"))
+                ((_, _, bound, placed),) = look_at(problem, [layout], float("inf"))
             assert bound is not None
             bounded.append(Bounded(layout, bound, passes_only=False))
-            if time is not None and bound.seconds <= hopeful:
-                best = min(best, time)
-                found.append(Candidate(layout, time, bound, one.memory))
+            if placed is not None and bound.seconds <= hopeful:
+                best = min(best, placed[1])
+                found.append(Candidate(placed[0], placed[1], bound, one.memory))
         done += len(part)
         if progress:
             progress(done, len(layouts), best)
@@ -219,7 +229,7 @@ def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
     -------
     list of Candidate
         Of eight in turn four of the best estimates, two of the least bounds, because estimates are
-        of one placement, and the best estimate of the pipeline schedule, and of the number of
+        of a switch, and the best estimate of the pipeline schedule, and of the number of
         stages, that has the fewest so far, because what estimates leave out differs between
         these. Layouts that differ only
         in that they split a microbatch by sequence rather than by sample come after all others.

@@ -23,7 +23,7 @@ from parallelism.transformers.collectives import (
 from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.loads import loads_of
+from parallelism.transformers.loads import _far_groups, loads_of
 from parallelism.transformers.placed_tasks import iteration_tasks
 from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.schedules import schedule_of
@@ -191,6 +191,35 @@ def test_servers_send_what_their_gpus_do(name: str, which: int, turn: int) -> No
     assert 0.8 * traffic.transfer_sent() == pytest.approx(transfers, rel=1e-9)
     sent, _ = network_bytes(placement, schedule, loads)
     assert 0.8 * sent == pytest.approx(collective + transfers, rel=1e-9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.sampled_from(sorted(MODELS)), st.integers(0, 10**6), st.integers(0, 5))
+def test_outputs_for_a_stage_on_the_same_server_take_its_links(name, which, turn) -> None:
+    model, layout = MODELS[name], layouts_of(name)[which % len(layouts_of(name))]
+    orders = axis_orders(layout)
+    placement = Placement(layout, GPUS, orders[turn % len(orders)])
+    loads = loads_of(model, placement, rates_of("h100"), SERVER)
+    apart = loads_of(model, placement, rates_of("h100"), SERVER, far=_far_groups(placement))
+    (each,) = [m.size for m in pipeline_send(model, layout) if m.group == "pipeline"][:1] or [0.0]
+    # A GPU reaches 0.75 of its links to the three others, and a message takes 3 us to begin.
+    seconds = each / (0.75 * 3 * 150e9) + 3e-6
+    ranks = list(product(range(layout.context), range(layout.data)))
+
+    def on(at: tuple[int, int], part: int) -> int:
+        stage = stage_of(layout.schedule, layout.pipeline, part)
+        return server_of(layout, placement.order, (0, *at, stage))
+
+    links = layout.pipeline * layout.virtual_stages - 1
+    for before in range(links):
+        stages = [stage_of(layout.schedule, layout.pipeline, before + i) for i in (0, 1)]
+        stay = sum(on(at, before) == on(at, before + 1) for at in ranks) / len(ranks)
+        # Of a rank over several servers each has its own share of the outputs.
+        alone = stages[0] == stages[1] or layout.tensor > GPUS
+        longer = 0.0 if alone else stay * seconds
+        for kind, part in ((0, before), (1, before + 1)):
+            added = loads.seconds[kind, part] - apart.seconds[kind, part]
+            assert added == pytest.approx(longer, rel=1e-6, abs=1e-15)
 
 
 def test_every_group_is_met() -> None:

@@ -24,8 +24,8 @@ def compared(search, layouts):
     family, cluster = search.family, search.cluster
     rate = cluster.degree * cluster.port_rate
     pairs = [
-        (family.estimate(layout, rate), switched_s(search.problem, Placement(layout, 8)))
-        for layout in layouts
+        (family.estimate(place, rate), switched_s(search.problem, place))
+        for place in (Placement(layout, 8) for layout in layouts)
     ]
     return np.array(pairs).T
 

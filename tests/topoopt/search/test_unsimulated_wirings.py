@@ -109,7 +109,7 @@ def test_the_next_layouts_are_tried_where_the_hopeful_cannot_be_simulated(large,
 def test_crossed_pairs_are_simulated_too(large):
     problem = searched().problem
     placements = [problem.family.placements(each)[0] for each in problem.family.layouts()]
-    slow, *others = sorted(placements, key=lambda each: -problem.family.estimate(each.layout, 4e10))
+    slow, *others = sorted(placements, key=lambda each: -problem.family.estimate(each, 4e10))
     pair = Rewirer(problem).wire(slow, "test")
     worth = [(other, 0.0) for other in others]
     assert crossed(problem, [pair], worth)
@@ -130,7 +130,7 @@ def test_wirings_without_rings_of_large_groups_are_not_crossed(monkeypatch):
     problem = searched().problem
     slow, *others = sorted(
         (problem.family.placements(each)[0] for each in problem.family.layouts()),
-        key=lambda each: -problem.family.estimate(each.layout, 4e10),
+        key=lambda each: -problem.family.estimate(each, 4e10),
     )
     pair = Rewirer(problem).wire(slow, "test")
     monkeypatch.setattr(wirings, "tabled", lambda _: False)
