@@ -235,9 +235,10 @@ def test_experts_on_several_ranks_wait_to_know_their_tokens(expert, recompute, p
 
 def test_messages_that_a_network_simulates_can_be_left_out() -> None:
     layout = Layout(tensor=2, data=8, expert=8)
-    (whole,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS)
-    (rest,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS, without=("expert",))
-    (bare,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS, without=("expert", "tensor"))
+    whole, rest, bare = (
+        layer_seconds(MIXTRAL, 0, layout, RATES, LINKS, without=frozenset(left))
+        for left in ((), ("expert",), ("expert", "tensor"))
+    )
     assert whole.communication > rest.communication > bare.communication == 0.0
     assert whole.forward + whole.backward - whole.communication == pytest.approx(
         bare.forward + bare.backward
