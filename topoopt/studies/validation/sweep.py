@@ -118,9 +118,7 @@ def _compared(path: Path) -> SweepFile:
         far = max(1.0, layout.gpus / links.gpus / _NEAR_SERVERS)
         stack = replace(stack, bucketing=stack.bucketing / far)
         measured.append(seconds)
-        modelled.append(
-            iteration_time(model, layout, batch, rates, links, stack, schedule=order).seconds
-        )
+        modelled.append(iteration_time(model, layout, batch, rates, links, stack, schedule=order))
     if len(measured) < 2:
         raise InputError(f"sweep file {path.name!r}: fewer than two layouts ran; give a whole file")
     real, ours = np.array(measured), np.array(modelled)
