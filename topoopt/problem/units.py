@@ -11,6 +11,8 @@ from numbers import Real
 
 from codesign_base import InputError
 
+BYTES_PER_GBIT = 1e9 / 8
+
 _NUMBER = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:[eE]([+-]?[0-9]{1,4}))?\s*(.*?)\s*")
 _PREFIXED = re.compile(r"([kKMGTP]i?|)(.+)")
 _DECIMAL = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
