@@ -67,6 +67,47 @@ def whole(name: str, value: Any, instead: str) -> int:
     return int(value)
 
 
+def check_fractions(what: str, record: Any, names: Iterable[str]) -> None:
+    """Refuse a record with a field that is no fraction above zero.
+
+    Parameters
+    ----------
+    what : str
+        Begins the message.
+    record : object
+    names : iterable of str
+        Of its fields.
+
+    Raises
+    ------
+    InputError
+    """
+    for name in names:
+        value = getattr(record, name)
+        if not (is_number(value) and 0 < value <= 1):
+            raise InputError(
+                f"{what}: {name} is {told(value)}; give a fraction above 0 and at most 1"
+            )
+
+
+def check_not_negative(
+    what: str, record: Any, names: Iterable[str], instead: str = "zero or more"
+) -> None:
+    """Refuse a record with a field that is no finite number of zero or more.
+
+    Parameters
+    ----------
+    what, record, names
+        As in `check_fractions`, with its error.
+    instead : str
+        What to give, as the end of "give ...".
+    """
+    for name in names:
+        value = getattr(record, name)
+        if not (is_number(value) and 0 <= value < float("inf")):
+            raise InputError(f"{what}: {name} is {told(value)}; give {instead}")
+
+
 def is_number(value: object) -> bool:
     """Whether this is a real number; a text is none, and neither is True."""
     return isinstance(value, Real) and not isinstance(value, bool)

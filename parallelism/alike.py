@@ -247,7 +247,7 @@ def words_of(values: FloatArray) -> Words:
 
 
 def hash_words(words: Words) -> Words:
-    """Hash word by word (splitmix64)."""
+    """Hash word by word, as `codesign_base.hash_kernels.hash_word` does."""
     word: Words = words + _ODD
     word ^= word >> np.uint64(30)
     word *= np.uint64(0xBF58476D1CE4E5B9)

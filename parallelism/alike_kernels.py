@@ -3,19 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base.jit import inner_kernel, kernel
+from codesign_base.hash_kernels import Words, hash_word
+from codesign_base.jit import kernel
 
 Ints = npt.NDArray[np.int64]
-Words = npt.NDArray[np.uint64]
-
-
-@inner_kernel
-def mixed_word(value: np.uint64) -> np.uint64:
-    """Return what `parallelism.alike.hash_words` makes of one word."""
-    word = value + np.uint64(0x9E3779B97F4A7C15)
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
 
 
 @kernel
@@ -26,7 +17,7 @@ def met_words(at: Ints, of: Ints, colour: Words, salt: Words, count: int) -> Wor
     """
     total = np.zeros(count, np.uint64)
     for i in range(at.size):
-        total[at[i]] += mixed_word(colour[of[i]] + salt[i])
+        total[at[i]] += hash_word(colour[of[i]] + salt[i])
     return total
 
 
@@ -47,7 +38,7 @@ def numbered_words(words: Words) -> tuple[Ints, Ints]:
     count = int(np.int64(0))
     for place in range(words.size):
         word = words[place]
-        slot = mixed_word(word) & mask
+        slot = hash_word(word) & mask
         while held[slot] >= 0 and words[first[held[slot]]] != word:
             slot = (slot + np.uint64(1)) & mask
         if held[slot] < 0:

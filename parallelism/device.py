@@ -4,7 +4,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from codesign_base import InputError
-from codesign_base.arguments import check_kind, is_number, told, whole
+from codesign_base.arguments import (
+    check_fractions,
+    check_kind,
+    check_not_negative,
+    is_number,
+    told,
+    whole,
+)
 from parallelism.accelerators import Accelerator, Precision, get_accelerator
 from parallelism.graph import Mode, ModelGraph, Operator
 
@@ -212,15 +219,8 @@ class RooflineModel:
 
     def __post_init__(self) -> None:
         check_kind("roofline: server", self.server, Server, "a topoopt.Server")
-        for name in ("efficiency", "memory_efficiency"):
-            value = getattr(self, name)
-            if not (is_number(value) and 0 < value <= 1):
-                raise InputError(
-                    f"roofline: {name} is {told(value)}; give a fraction above 0 and at most 1"
-                )
-        delay = self.launch_overhead
-        if not (is_number(delay) and 0 <= delay < float("inf")):
-            raise InputError(f"roofline: launch_overhead is {told(delay)} s; give zero or more")
+        check_fractions("roofline", self, ("efficiency", "memory_efficiency"))
+        check_not_negative("roofline", self, ("launch_overhead",), "zero or more seconds")
         if self.precision is not None:
             self.server.accelerator.peak_flops(self.precision)
 

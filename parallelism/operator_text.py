@@ -80,6 +80,8 @@ def _placements(ops: list[OperatorPlan]) -> str:
     return _shortened(shown)
 
 
+# Names of a list that are shown; of longer ones the last, too.
+_SHOWN = 8
 _NUMBERED = re.compile(r"(.*?)([0-9]+)")
 
 
@@ -114,7 +116,7 @@ def operator_names(names: list[str]) -> str:
     return _shortened(shown)
 
 
-def _shortened(names: list[str], keep: int = 8) -> str:
-    if len(names) <= keep:
+def _shortened(names: list[str]) -> str:
+    if len(names) <= _SHOWN:
         return ", ".join(names)
-    return ", ".join(names[: keep - 1]) + f", ... {names[-1]}"
+    return ", ".join(names[: _SHOWN - 1]) + f", ... {names[-1]}"

@@ -10,7 +10,7 @@ from typing import Any
 from codesign_base import InputError
 from parallelism.graph import Mode, Operator
 from parallelism.operators.shapes import LARGEST
-from parallelism.reading import parse_json, read_text, shown
+from parallelism.reading import check_fields, parse_json, read_text, shown
 
 # Every published profile was measured for servers of four GPUs.
 PROFILE_GPUS = 4
@@ -141,7 +141,7 @@ def load_profile(path: str | Path) -> Profile:
     """
     where = f"profile {str(path)!r}"
     data = parse_json(read_text(path, "profile"), where)
-    _check_fields(data, _TOP, where)
+    check_fields(data, where, _TOP)
     batch = _count(data["batch_size"], where, "batch_size")
     servers = _count(data["ngpus"], where, "ngpus")
     rows = data["measurements"]
@@ -150,7 +150,7 @@ def load_profile(path: str | Path) -> Profile:
     found: dict[str, dict[int, Measurement]] = {}
     for number, row in enumerate(rows):
         at = f"{where}, measurement {number}"
-        _check_fields(row, _ROW, at)
+        check_fields(row, at, _ROW)
         name = row["name"]
         if not isinstance(name, str) or not name:
             raise InputError(f"{at}: name is {shown(name)}; give an operator name")
@@ -166,19 +166,6 @@ def load_profile(path: str | Path) -> Profile:
         name: tuple(points[parts] for parts in sorted(points)) for name, points in found.items()
     }
     return Profile(str(path), batch, servers, MappingProxyType(ordered))
-
-
-def _check_fields(data: Any, fields: tuple[str, ...], where: str) -> None:
-    if not isinstance(data, dict):
-        raise InputError(f"{where}: expected an object with fields {', '.join(fields)}")
-    for field in fields:
-        if field not in data:
-            raise InputError(f"{where}: field {field!r} is missing; add it")
-    for field in data:
-        if field not in fields:
-            raise InputError(
-                f"{where}: unknown field {field!r}; known fields are {', '.join(fields)}"
-            )
 
 
 def _count(value: Any, where: str, field: str) -> int:

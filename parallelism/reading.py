@@ -158,6 +158,35 @@ def parse_yaml(text: str, where: str) -> Any:
         raise InputError(f"{where} is not readable YAML ({error}); correct the file") from None
 
 
+def check_fields(
+    data: Any, where: str, needed: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> None:
+    """Refuse missing and unknown fields, and what has none.
+
+    Parameters
+    ----------
+    data : object
+        As parsed.
+    where : str
+        The place, for the message.
+    needed, optional : tuple of str
+
+    Raises
+    ------
+    InputError
+        Naming the first field that is missing or unknown.
+    """
+    known = (*needed, *optional)
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: expected an object with fields {', '.join(known)}")
+    for key in data:
+        if key not in known:
+            raise InputError(f"{where}: unknown field {key!r}; known: {', '.join(known)}")
+    for key in needed:
+        if key not in data:
+            raise InputError(f"{where}: field {key!r} is missing; add it")
+
+
 def schema_fault(error: "ValidationError", remedy: str = "") -> str:
     """Return the first finding of pydantic as the end of a sentence.
 

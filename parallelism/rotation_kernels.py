@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from codesign_base.hash_kernels import Words, hash_word
 from codesign_base.jit import kernel
-from parallelism.alike_kernels import Ints, Words, mixed_word
+from parallelism.alike_kernels import Ints
 
 # Salts that keep what a colour stands for apart.
 _PREDECESSOR, _SUCCESSOR = np.uint64(1 << 56), np.uint64(2 << 56)
@@ -21,17 +22,17 @@ def carry_colours(order: Ints, offsets: Ints, successors: Ints, colour: Words) -
     told = np.zeros(colour.size, np.uint64)
     for place in range(order.size):
         task = order[place]
-        own = mixed_word(colour[task] + mixed_word(told[task]))
+        own = hash_word(colour[task] + hash_word(told[task]))
         colour[task] = own
-        word = mixed_word(own ^ _PREDECESSOR)
+        word = hash_word(own ^ _PREDECESSOR)
         for entry in range(offsets[task], offsets[task + 1]):
             told[successors[entry]] += word
     for place in range(order.size - 1, -1, -1):
         task = order[place]
         total = np.uint64(0)
         for entry in range(offsets[task], offsets[task + 1]):
-            total += mixed_word(colour[successors[entry]] ^ _SUCCESSOR)
-        colour[task] = mixed_word(colour[task] + mixed_word(total))
+            total += hash_word(colour[successors[entry]] ^ _SUCCESSOR)
+        colour[task] = hash_word(colour[task] + hash_word(total))
 
 
 @kernel
@@ -113,16 +114,16 @@ def rotated_keys(
         if kind[task] == _COMPUTE:
             here = first_part[operator[task]] + part[task]
             salt = np.uint64(phase[task] + 1) << np.uint64(56)
-            word[task] = mixed_word(np.uint64(orbit[here]) ^ salt)
+            word[task] = hash_word(np.uint64(orbit[here]) ^ salt)
             for entry in range(offsets[task], offsets[task + 1]):
                 move = successors[entry]
                 if kind[move] == _TRANSFER:
                     reader = successors[offsets[move]]
                     there = first_part[operator[reader]] + part[reader]
                     ahead = (turn[there] - turn[here]) % turns
-                    own = mixed_word(word[task] ^ (np.uint64(phase[move] + 1) << np.uint64(48)))
-                    word[move] = mixed_word(own + np.uint64(orbit[there] * turns + ahead))
+                    own = hash_word(word[task] ^ (np.uint64(phase[move] + 1) << np.uint64(48)))
+                    word[move] = hash_word(own + np.uint64(orbit[there] * turns + ahead))
         elif kind[task] != _TRANSFER:
-            word[task] = mixed_word(np.uint64(reduced[reduces]) ^ (np.uint64(9) << np.uint64(56)))
+            word[task] = hash_word(np.uint64(reduced[reduces]) ^ (np.uint64(9) << np.uint64(56)))
             reduces += 1
     return word

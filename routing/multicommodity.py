@@ -38,7 +38,6 @@ def min_congestion(
     demand: FloatArray,
     accuracy: float = 0.01,
     *,
-    symmetry: bool = True,
     rounds: int = 2000,
     start: PathRouting | None = None,
 ) -> PathRouting:
@@ -54,9 +53,6 @@ def min_congestion(
     accuracy : float
         Stop when the congestion is proven to be within this fraction of the best possible;
         in [1e-6, 1].
-    symmetry : bool
-        Solve exactly from one source where network and demand do not change when all hosts
-        move on by one (`routing.circulant_flow`).
     rounds : int
         Stop after so many rounds in any case; the result says by its gap what was reached.
     start : PathRouting, optional
@@ -84,7 +80,8 @@ def min_congestion(
     at no extra cost. Whenever softness makes up most of the gap, a link's weight w becomes
     w exp(a u) (the exponential method of multipliers): so a need not grow as accuracy does,
     which is what slows plain multiplicative weights down. Everything is done in a fixed order:
-    the same input gives the same routing.
+    the same input gives the same routing. Where network and demand do not change when all hosts
+    move on by one, one source is solved exactly instead (`routing.circulant_flow`).
 
     References
     ----------
@@ -123,7 +120,7 @@ def min_congestion(
         )
     if not matrix.any():
         return idle_routing(network, matrix, "multiplicative weights")
-    if symmetry and is_circulant(network, matrix):
+    if is_circulant(network, matrix):
         return min_congestion_circulant(network, matrix)
     return _iterate(network, matrix, accuracy, rounds, start)
 

@@ -26,14 +26,12 @@ def forwarding_nodes(network: Network) -> IntArray:
     return mask
 
 
-def hop_distances(network: Network, forwarding: IntArray | None = None) -> IntArray:
+def hop_distances(network: Network) -> IntArray:
     """Return the hops of a shortest path between all nodes.
 
     Parameters
     ----------
     network : Network
-    forwarding : int64 array, shape (nodes,), optional
-        As `forwarding_nodes` returns, which is the default.
 
     Returns
     -------
@@ -41,7 +39,7 @@ def hop_distances(network: Network, forwarding: IntArray | None = None) -> IntAr
         Row node to column node; -1 where there is no path. Paths through a node that must not
         forward do not count.
     """
-    into = _hops_into(network, np.arange(network.nodes), forwarding)
+    into = _hops_into(network, np.arange(network.nodes))
     return np.ascontiguousarray(into.T)
 
 
@@ -52,7 +50,7 @@ def hops_toward_hosts(network: Network, forwarding: IntArray | None = None) -> I
     ----------
     network : Network
     forwarding : int64 array, shape (nodes,), optional
-        As in `hop_distances`.
+        As `forwarding_nodes` returns, which is the default.
 
     Returns
     -------

@@ -1,13 +1,11 @@
 """The time of one iteration of a placed layout whose messages share the ports of servers."""
 
 from parallelism.transformers.loads import Loads
+from parallelism.transformers.placed_tasks import PIECES
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.port_kernels import PassSends, stage_ends
 from parallelism.transformers.schedules import PipelineSchedule
 from parallelism.transformers.sends import part_bytes
-
-# Pieces of a part's weights and gradients, as in `placed_tasks.iteration_tasks`.
-_PIECES = 4
 
 
 def estimated_seconds(
@@ -46,7 +44,7 @@ def estimated_seconds(
     # Stages on one server sum their gradients one after another: half of the others come first.
     turns = 0.5 * (1.0 + placement.ranks_per_server / sent.ranks)
     ends = stage_ends(
-        schedule.passes, schedule.parts, schedule.microbatches, placement.layout.zero, _PIECES,
+        schedule.passes, schedule.parts, schedule.microbatches, placement.layout.zero, PIECES,
         PassSends(
             loads.seconds,
             (beside + sent.inputs) / rate,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from codesign_base import InputError
+from codesign_base.arguments import check_fractions, check_not_negative
 from codesign_base.hashed_once import hashed_once
 from parallelism.accelerators import Accelerator, get_accelerator
 from parallelism.transformers.implementation import AttentionKernel
@@ -58,18 +59,11 @@ class GpuRates:
     fp8_efficiency: float = 0.586
 
     def __post_init__(self) -> None:
-        for name in (
+        fractions = (
             "product_efficiency", "attention_efficiency", "memory_efficiency", "fp8_efficiency",
-        ):  # fmt: skip
-            value = getattr(self, name)
-            if not 0 < value <= 1:
-                raise InputError(
-                    f"GPU rates: {name} is {value}; give a fraction above 0 and at most 1"
-                )
-        for name in ("half_size", "launch"):
-            value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise InputError(f"GPU rates: {name} is {value}; give zero or more")
+        )  # fmt: skip
+        check_fractions("GPU rates", self, fractions)
+        check_not_negative("GPU rates", self, ("half_size", "launch"))
 
     def gemm_seconds(self, gemm: Gemm) -> float:
         """Return the seconds of all products of one shape."""

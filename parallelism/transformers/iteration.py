@@ -1,7 +1,5 @@
 """The time of one training iteration of a transformer, by formula and pipeline timeline."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from parallelism.transformers.architecture import Transformer
@@ -9,7 +7,6 @@ from parallelism.transformers.collectives import (
     pipeline_send,
     step_communications,
 )
-from parallelism.transformers.costs import model_flops
 from parallelism.transformers.exposure import (
     communication_seconds,
     exposed_sums,
@@ -26,41 +23,6 @@ from parallelism.transformers.timeline import PassTimes, timeline
 # Times that a step reads or writes a gradient: to unscale and check it (2), for the norm (1), to
 # clip it (2), for the update (1), to set it to zero (1).
 _GRADIENT_PASSES = 7.0
-
-
-@dataclass(frozen=True)
-class IterationTime:
-    """One iteration, and where its time goes.
-
-    Parameters
-    ----------
-    seconds : float
-        All of it.
-    pipeline : float
-        From the first forward to the last backward pass.
-    bubble : float
-        Of that, idle time of the busiest stage.
-    communication : float
-        Of that, exposed communication inside the stages (tensor, context, expert groups) on the
-        busiest stage.
-    data_parallel : float
-        Exposed sums of gradients and gathering of weights after and around it.
-    optimizer : float
-        The optimizer's step, and what the stack does once an iteration.
-    passes : tuple of PassSeconds
-        Of each part of the model, along the model.
-    model_flops : float
-        Per iteration, by the convention of `costs.model_flops` without recomputation.
-    """
-
-    seconds: float
-    pipeline: float
-    bubble: float
-    communication: float
-    data_parallel: float
-    optimizer: float
-    passes: tuple[PassSeconds, ...]
-    model_flops: float
 
 
 def optimizer_seconds(
@@ -128,7 +90,7 @@ def iteration_time(
     *,
     sequence: int | None = None,
     schedule: PipelineSchedule | None = None,
-) -> IterationTime:
+) -> float:
     """Return the time of one iteration on servers that are filled in rank order.
 
     Parameters
@@ -147,7 +109,8 @@ def iteration_time(
 
     Returns
     -------
-    IterationTime
+    float
+        Seconds.
 
     Raises
     ------
@@ -177,18 +140,4 @@ def iteration_time(
         )  # fmt: skip
         finish = max(finish, end + exposed)
     optimizer = optimizer_seconds(model, layout, rates, implementation)
-    optimizer += implementation.iteration_s
-    by_stage = [PassSeconds() for _ in range(layout.pipeline)]
-    for stage, one in zip(layout.part_stages, passes, strict=True):
-        by_stage[stage] = by_stage[stage].plus(one)
-    busiest = int(run.duration.sum(axis=1).argmax())
-    return IterationTime(
-        seconds=finish + optimizer,
-        pipeline=run.makespan,
-        bubble=run.makespan - float(run.duration[busiest].sum()),
-        communication=by_stage[busiest].communication * order.microbatches,
-        data_parallel=finish - run.makespan,
-        optimizer=optimizer,
-        passes=passes,
-        model_flops=model_flops(model, global_batch, sequence=sequence),
-    )
+    return finish + optimizer + implementation.iteration_s

@@ -6,6 +6,7 @@ from math import ceil, log2
 from typing import Literal
 
 from codesign_base import InputError
+from codesign_base.arguments import check_fractions, check_not_negative
 from parallelism.accelerators import Accelerator, scale_up_of
 from parallelism.device import Server
 
@@ -46,14 +47,9 @@ class Links:
             value = getattr(self, name)
             if not 0 < value < float("inf"):
                 raise InputError(f"links: {name} is {value} bytes/s; give a positive number")
-        for name in ("intra_efficiency", "inter_efficiency"):
-            value = getattr(self, name)
-            if not 0 < value <= 1:
-                raise InputError(f"links: {name} is {value}; give a fraction up to 1")
-        for name in ("intra_latency", "inter_latency"):
-            value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise InputError(f"links: {name} is {value} s; give zero or more")
+        check_fractions("links", self, ("intra_efficiency", "inter_efficiency"))
+        latencies = ("intra_latency", "inter_latency")
+        check_not_negative("links", self, latencies, "zero or more seconds")
 
     @classmethod
     def of_server(cls, server: Server, inter_bandwidth: float) -> "Links":

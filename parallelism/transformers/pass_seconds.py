@@ -1,6 +1,6 @@
 """The seconds that the parts of a transformer take for each pass of a microbatch, by formula."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -8,7 +8,6 @@ from typing import Literal
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.collectives import (
     Communication,
-    GroupKind,
     end_communications,
     layer_communications,
 )
@@ -142,7 +141,7 @@ def layer_seconds(
     links : Links
     implementation : Implementation
     without : frozenset of {"tensor", "context", "expert"}
-        Groups whose messages are left out.
+        Groups whose messages are left out, because a network model simulates them.
     sequence : int, optional
     """
     return _layer_seconds(
@@ -202,7 +201,6 @@ def all_part_seconds(
     implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
-    without: Collection[GroupKind] = (),
 ) -> tuple[PassSeconds, ...]:
     """Return the seconds of every part of a model over one microbatch.
 
@@ -214,18 +212,16 @@ def all_part_seconds(
     links : Links
     implementation : Implementation
     sequence : int, optional
-    without : collection of {"tensor", "context", "expert"}
-        Groups whose messages are left out, because a network model simulates them.
 
     Returns
     -------
     tuple of PassSeconds
         Along the model, see `Layout.part_stages`.
     """
-    parts, alike, left_out = parts_of(model, layout), alike_parts(model, layout), frozenset(without)
+    parts, alike = parts_of(model, layout), alike_parts(model, layout)
     known = {
         first: _one_part_seconds(
-            model, parts[first], layout, rates, links, implementation, sequence, left_out
+            model, parts[first], layout, rates, links, implementation, sequence
         )
         for first in set(alike)
     }
@@ -240,13 +236,10 @@ def _one_part_seconds(
     links: Links,
     implementation: Implementation,
     sequence: int | None,
-    without: frozenset[str],
 ) -> PassSeconds:
     total = PassSeconds()
     for layer, count in part.kinds(model):
-        one = layer_seconds(
-            model, layer, layout, rates, links, implementation, without, sequence=sequence
-        )
+        one = layer_seconds(model, layer, layout, rates, links, implementation, sequence=sequence)
         total = total.plus(one, count)
     costs = PassCosts()
     if part.embedding:
@@ -255,8 +248,7 @@ def _one_part_seconds(
         costs += head_costs(model, layout, implementation, sequence=sequence)
     if part.embedding or part.head:
         ends = end_communications(model, part, layout, sequence=sequence)
-        counted = [message for message in ends if message.group not in without]
-        total = total.plus(part_seconds(costs, counted, layout, implementation, rates, links))
+        total = total.plus(part_seconds(costs, ends, layout, implementation, rates, links))
     total = total.plus(scale_seconds(layout, links, implementation))
     return total.plus(shard_seconds(model, part, layout, rates, implementation))
 

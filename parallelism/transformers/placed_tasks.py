@@ -13,6 +13,9 @@ from parallelism.transformers.schedules import PassKind, PipelineSchedule
 from parallelism.transformers.shape import Shape, whole_shape
 from parallelism.transformers.task_list import NOBODY, IntArray, Label, Repeated, TaskList
 
+PIECES = 4
+"""Pieces in which each part's gradients are reduced and weights gathered."""
+
 _PHASE = {
     PassKind.FORWARD: Phase.FORWARD,
     PassKind.BACKWARD: Phase.BACKWARD,
@@ -25,7 +28,6 @@ def iteration_tasks(
     schedule: PipelineSchedule,
     loads: Loads,
     *,
-    buckets: int = 4,
     shape: Shape | None = None,
 ) -> TaskGraph:
     """Return the task graph of one iteration.
@@ -36,9 +38,6 @@ def iteration_tasks(
     schedule : PipelineSchedule
         Of the placement's layout.
     loads : Loads
-    buckets : int
-        Pieces in which each part's gradients are reduced and weights gathered, overlapping with
-        its last backward and first forward pass (ZeRO 3: with all of them).
     shape : Shape, optional
         `whole_shape` of the placement, where it is at hand.
 
@@ -52,12 +51,13 @@ def iteration_tasks(
         the pipeline go one after another, as calls of one NCCL communicator do. Gradients are
         reduced (ZeRO 0) or scattered (1 to 3) over the data and context ranks of a stage, those of
         experts over the ranks that have the same ones; each rank then updates its share. Weights
-        are gathered piece by piece, in the order of use: at the beginning (1, 2), which in the
-        steady state is the end of the iteration before, or for every forward and backward pass,
-        each piece while the one before it is at work (3).
+        are gathered in the order of use: at the beginning (1, 2), which in the steady state is the
+        end of the iteration before, or for every forward and backward pass, each piece while the
+        one before it is at work (3). Both are in `PIECES` a part, which overlap with its last
+        backward and first forward pass (ZeRO 3: with all of them).
     """
     own = whole_shape(placement) if shape is None else shape
-    return _Builder(placement, schedule, loads, buckets, own).build()[0]
+    return _Builder(placement, schedule, loads, own).build()[0]
 
 
 def represented_tasks(
@@ -66,14 +66,12 @@ def represented_tasks(
     loads: Loads,
     shape: Shape,
     groups: tuple[Group, ...],
-    *,
-    buckets: int = 4,
 ) -> tuple[TaskGraph, IntArray]:
     """Return the task graph of some ranks, which stand for all.
 
     Parameters
     ----------
-    placement, schedule, loads, buckets
+    placement, schedule, loads
         As in `iteration_tasks`.
     shape : Shape
         Of these ranks; its exchanges have names.
@@ -86,7 +84,7 @@ def represented_tasks(
     element : int64 array, shape (tasks,)
         Name of the exchange that each task is; -1 of compute tasks.
     """
-    builder = _Builder(placement, schedule, loads, buckets, shape)
+    builder = _Builder(placement, schedule, loads, shape)
     for group in groups:
         builder.tasks.group(group)
     return builder.build()
@@ -117,14 +115,12 @@ class _Builder:
         placement: Placement,
         schedule: PipelineSchedule,
         loads: Loads,
-        buckets: int,
         shape: Shape,
     ) -> None:
         self.placement, self.schedule, self.loads = placement, schedule, loads
         self.layout, self.shape = placement.layout, shape
         self.stages = schedule.stages
         self.parts = schedule.stages * schedule.chunks
-        self.buckets = buckets
         self.tasks = TaskList()
         self.messages = Messages(placement, loads, shape, self.tasks)
         self.ranks = shape.ranks
@@ -229,7 +225,7 @@ class _Builder:
         beside = self.messages.exchange_context(kind, stage, waits, label)
         beside += self.messages.gather_inputs(kind, stage, waits, label)
         beside += self.messages.exchange_experts(kind, stage, waits, label, self.loads.beside)
-        pieces = self.buckets if last or uses or (zero == 3 and scatters) else 1
+        pieces = PIECES if last or uses or (zero == 3 and scatters) else 1
         seconds = float(self.loads.seconds[kind, part]) / pieces
         for _ in range(pieces):
             before = waits + (self._gather(stage, part, pieces, microbatch, waits) if uses else [])

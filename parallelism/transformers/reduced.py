@@ -13,9 +13,12 @@ from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule
 from parallelism.transformers.shape import pattern_of, reduced_shape, whole_shape
 
+# Ranks that one stands for, on the average, below which little is alike.
+_GAIN = 2
+
 
 def reduced_tasks(
-    placement: Placement, schedule: PipelineSchedule, loads: Loads, gain: int = 2
+    placement: Placement, schedule: PipelineSchedule, loads: Loads
 ) -> TaskGraph | None:
     """Return the task graph of one rank, and one exchange, of each kind.
 
@@ -28,8 +31,6 @@ def reduced_tasks(
     schedule : PipelineSchedule
         Of the placement's layout.
     loads : Loads
-    gain : int
-        Ranks that one stands for, on the average, below which nothing is returned.
 
     Returns
     -------
@@ -43,7 +44,7 @@ def reduced_tasks(
     whole = whole_shape(placement)
     pattern, shape = pattern_of(placement, whole, loads)
     colour = np.repeat(np.array([1, 2], dtype=np.uint64), placement.servers)
-    found = refine(pattern, pattern.ports, colour, gain)
+    found = refine(pattern, pattern.ports, colour, _GAIN)
     if found is None:
         return None
 

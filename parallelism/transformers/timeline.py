@@ -62,11 +62,6 @@ class PipelineTimeline:
         """Seconds until the last pass ends."""
         return float(self.end.max())
 
-    @property
-    def bubble(self) -> float:
-        """Idle over busy time of the busiest rank."""
-        return self.makespan / float(self.duration.sum(axis=1).max()) - 1.0
-
 
 def timeline(schedule: PipelineSchedule, times: PassTimes) -> PipelineTimeline:
     """Run a schedule.

@@ -20,6 +20,9 @@ from routing.clos.routers import OBLIVIOUS, route
 _PATIENCE = 3.0
 """A job is given up when it is silent for so many times its longest silence so far."""
 
+_LEAST = 0.02
+"""Rings whose work left differs by less do not exchange routes."""
+
 HORIZON = 600.0
 """Seconds for which a job that never came back is waited for, and present traffic is expected
 to last."""
@@ -217,9 +220,7 @@ class Controller:
             perf_counter() - began,
         )
 
-    def balance(
-        self, left: FloatArray, floor: FloatArray | None = None, least: float = 0.02
-    ) -> IntArray:
+    def balance(self, left: FloatArray, floor: FloatArray | None = None) -> IntArray:
         """Exchange routes among rings that are alike: those that lag get the fast ones.
 
         Call it when rings have ended a step. No link's load changes, so that no other job is
@@ -233,8 +234,6 @@ class Controller:
         floor : float64 array, shape (flows,), optional
             Seconds of each flow's AllReduce in an empty network; needed if moves cost time:
             rings then exchange only if the later of two ends sooner by more than that.
-        least : float
-            Rings that differ by less do not exchange.
 
         Returns
         -------
@@ -263,7 +262,7 @@ class Controller:
         if self._movers.size < 2 * flows.size:
             self._movers = np.empty(2 * flows.size, dtype=np.int64)
         count = rotate(
-            classes, names, begin, flows, left, self._ring_speed, self._spine, least, floor,
+            classes, names, begin, flows, left, self._ring_speed, self._spine, _LEAST, floor,
             self.move_cost, self._movers,
         )  # fmt: skip
         return np.unique(self._movers[:count]) if count else self._movers[:0]

@@ -28,6 +28,8 @@ _UNITS = 2520
 # Rounds of prices by load before those of the linear program, and of both together.
 _BY_LOAD = 24
 _MOST_ROUNDS = 60
+# The rate is so close to the bound, unless these rounds end before.
+_ACCURACY = 0.05
 # How much more the busiest link costs than an idle one (exponent).
 _STEEP = 12.0
 # Share of the best prices so far in those that are tried next.
@@ -57,9 +59,8 @@ class JointForests:
 
 
 def joint_forests(
-    network: Network, groups: Sequence[Sequence[int]], accuracy: float = 0.05,
-    root: int | None = None,
-) -> JointForests:  # fmt: skip
+    network: Network, groups: Sequence[Sequence[int]], root: int | None = None
+) -> JointForests:
     """Return trees with which all groups do an AllGather of the same bytes at once.
 
     Parameters
@@ -67,8 +68,6 @@ def joint_forests(
     network : Network
     groups : sequence of sequence of int
         Hosts of each group; in each group the others forward, and do not copy.
-    accuracy : float
-        The rate is so close to the bound, unless 60 rounds end before.
     root : int, optional
         Of one group the only member that broadcasts.
 
@@ -99,7 +98,7 @@ def joint_forests(
             prices = packing.by_load(load)
             continue
         rate, shares, found = packing.solve()
-        if rate * (1.0 + accuracy) >= packing.bound:
+        if rate * (1.0 + _ACCURACY) >= packing.bound:
             break
         prices = _KEPT_PRICE * kept / kept.sum() + (1.0 - _KEPT_PRICE) * found / found.sum()
     return packing.joined(shares)

@@ -250,8 +250,8 @@ def test_rotation_is_exact_and_changes_no_load(seed):
     history = []
 
     class Noted(Controller):
-        def balance(self, left, least=0.02):
-            found = super().balance(left, least)
+        def balance(self, left, floor=None):
+            found = super().balance(left, floor)
             if found.size:
                 self.note()
             return found

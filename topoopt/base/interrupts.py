@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Seconds after which a program that waits for a kernel looks whether to stop it.
-_LOOK = 0.2
+LOOK_S = 0.2
+"""Seconds after which who waits for a kernel, or another process, looks for Ctrl-C."""
 
 
 class _Held:
@@ -148,7 +148,7 @@ def interruptible(run: "Callable[[npt.NDArray[np.int64]], T]") -> T:
     thread.start()
     try:
         while thread.is_alive():
-            thread.join(_LOOK)
+            thread.join(LOOK_S)
             if isinstance(held, _Held):
                 held.act()
     finally:

@@ -17,11 +17,9 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from topoopt.base.interrupts import hear_interrupt
+from topoopt.base.interrupts import LOOK_S, hear_interrupt
 from topoopt.base.processes import python_beside
 
-# Seconds after which who waits for the second process looks for Ctrl-C.
-_LOOK = 0.2
 # What pickle raises for what cannot be sent.
 _UNSENDABLE = (pickle.PicklingError, AttributeError, TypeError, RecursionError)
 
@@ -88,7 +86,7 @@ class Task:
             On Ctrl-C, if it is to be heard.
         """
         if not self._over.is_set() and not self.begin():
-            while not self._over.wait(_LOOK):
+            while not self._over.wait(LOOK_S):
                 if hear:
                     hear_interrupt()
         if self._answer is None:

@@ -156,9 +156,7 @@ def run_methods(
     )
 
 
-def run_variant(
-    clos: Clos, jobs: Sequence[RingJob], name: str, epochs: int = 10, *, nic_rate: float = NIC_RATE
-) -> MethodTimes:
+def run_variant(clos: Clos, jobs: Sequence[RingJob], name: str, epochs: int = 10) -> MethodTimes:
     """Simulate jobs under one variant of the control loop.
 
     Parameters
@@ -168,7 +166,6 @@ def run_variant(
     name : str
         A key of `VARIANTS`.
     epochs : int
-    nic_rate : float
 
     Returns
     -------
@@ -176,7 +173,7 @@ def run_variant(
     """
     if name not in VARIANTS:
         raise InputError(f"variant {name!r} is unknown; choose among {', '.join(VARIANTS)}")
-    return _simulated(clos, jobs, name, VARIANTS[name], epochs, (), nic_rate)
+    return _simulated(clos, jobs, name, VARIANTS[name], epochs, (), NIC_RATE)
 
 
 def check_methods(methods: Sequence[str]) -> None:

@@ -20,7 +20,8 @@ from topoopt.deploy.technician import CROSS_COLUMNS, cables_csv, cross_connects_
 
 # Whole-number weights round each split; a packet meets a few splits on its way.
 _ROUNDING = 4.0 / MOST_WEIGHT
-_MOST_FAULTS = 20
+MOST_FAULTS = 20
+"""Faults after which no more are told."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +98,11 @@ def check_files(made: Deployment, files: Files) -> Checked:
             if source != target:
                 pairs += 1
                 fault = _pair(made, lab, source, target)
-                if fault and len(faults) < _MOST_FAULTS:
+                if fault and len(faults) < MOST_FAULTS:
                     faults.append(fault)
     for channel in made.channels.channels:
         fault = _channel(made, lab, channel.source, channel.target, channel.hops)
-        if fault and len(faults) < _MOST_FAULTS:
+        if fault and len(faults) < MOST_FAULTS:
             faults.append(fault)
     return Checked(tuple(faults), pairs, len(made.channels.channels))
 

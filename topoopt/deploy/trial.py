@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from codesign_base.counted import counted
 from topoopt.deploy.cabling import End
-from topoopt.deploy.check import planned_shares
+from topoopt.deploy.check import MOST_FAULTS, planned_shares
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.forwarding import Channel
 from topoopt.deploy.namespaces import (
@@ -33,7 +33,6 @@ _MANY = 64
 _SOME = 8
 _DEVIATIONS = 5.0
 _NEVER = 1e-6
-_MOST_FAULTS = 20
 
 
 @dataclass(frozen=True)
@@ -117,7 +116,7 @@ def try_files(made: Deployment, files: Files, repair: Repair | None) -> Tried:
             ]
             for channel in chosen:
                 faults += _channel(made, prober, channel)
-                if len(faults) >= _MOST_FAULTS:
+                if len(faults) >= MOST_FAULTS:
                     break
         run("apply")
         faults += _differing(made, applied, state(), "applied a second time")
@@ -173,7 +172,7 @@ def _pairs(
         interfaces[end[0], other[0]].add(made.port(other).interface)
     pairs = probes = 0
     for source in made.servers:
-        if len(faults) >= _MOST_FAULTS:
+        if len(faults) >= MOST_FAULTS:
             break
         planned = {
             target: planned_shares(made, source, target)

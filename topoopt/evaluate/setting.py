@@ -89,7 +89,6 @@ def setting(
     bandwidth_gbps: float,
     *,
     batch_per_gpu: int | None = None,
-    ports: str = "directed",
 ) -> Setting:
     """Return a model on the default server with the default roofline, on a cluster.
 
@@ -101,7 +100,6 @@ def setting(
         Of a port, each way.
     batch_per_gpu : int, optional
         The model's own by default.
-    ports : {"directed", "bidirectional"}
 
     Returns
     -------
@@ -110,5 +108,5 @@ def setting(
     job = Job(model, batch_per_gpu)
     family = job.family(servers)
     assert isinstance(family, OperatorFamily)  # the model is a graph of operators
-    cluster = Cluster(servers, degree, f"{bandwidth_gbps}Gbps", ports)
+    cluster = Cluster(servers, degree, f"{bandwidth_gbps}Gbps")
     return Setting(job, cluster, family, StrategySpace(model, servers, family.batch))

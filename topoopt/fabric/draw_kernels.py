@@ -1,21 +1,10 @@
 """Drawing the paths of messages, with hashes for random numbers."""
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.hash_kernels import hash_word
 from codesign_base.jit import inner_kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
-
-Words = npt.NDArray[np.uint64]
-
-
-@inner_kernel
-def hash_word(value: np.uint64) -> np.uint64:
-    """Return a 64-bit hash (the finalizer of splitmix64)."""
-    word = value + np.uint64(0x9E3779B97F4A7C15)
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
 
 
 @inner_kernel

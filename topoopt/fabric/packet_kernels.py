@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.array_kernels import grown
+from codesign_base.hash_kernels import hash_word
 from codesign_base.jit import inner_kernel, kernel
 from routing.fairness_kernels import Floats, Ints
 from topoopt.fabric.calendar_kernels import first, no_events, pop, push, push_far, with_room
 from topoopt.fabric.device_kernels import enqueue
-from topoopt.fabric.draw_kernels import hash_word
 from topoopt.fabric.packet_queue_kernels import (
     ALPHA,
     BASE,

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from codesign_base.array_kernels import copy_into
+from codesign_base.hash_kernels import hash_word
 from codesign_base.jit import inner_kernel, kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
 from topoopt.fabric.calendar_kernels import Calendar, push
-from topoopt.fabric.draw_kernels import draw_path, hash_word
+from topoopt.fabric.draw_kernels import draw_path
 
 # Columns of the table of messages: task; row of routes; ring, -1 for transfers; packets in all,
 # not yet sent, and sent but not acknowledged; hops of the path, and those that the set-up packet

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from codesign_base.hash_kernels import Words, hash_word
 from codesign_base.jit import kernel
 from parallelism.rotation_kernels import carry_colours
 from routing.fairness_kernels import Floats, Ints
 from topoopt.fabric.arrays_kernels import Orders
-from topoopt.fabric.draw_kernels import Words, hash_word
 
 # Salts that keep what a colour stands for apart.
 _TASK, _LINK, _DEVICE = 3, 4, 5

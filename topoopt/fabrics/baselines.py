@@ -1,32 +1,23 @@
-"""The fabrics that a plan is compared with, and the best strategy found on each."""
+"""The fabrics that a plan is compared with."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from codesign_base import InfeasibleError, InputError
 from codesign_base.counted import counted
-from parallelism.search.mcmc import Acceptance, Chain
-from parallelism.search.space import StrategySpace
-from parallelism.strategy import Strategy
 from parallelism.suggestions import choice
 from routing.merging import merge_equivalent_links
 from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.rotation import least_rotation
 from routing.routes import Routes
-from topoopt.base.progress import Progress, ProgressCallback
-from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabrics.reconfiguration import reconfigurable_fabric
 from topoopt.fabrics.zoo_baselines import zoo_fabric
 from topoopt.fabrics.zoo_names import ZOO, is_zoo_name
-from topoopt.problem.budget import Budget
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import (
     PriceTable,
@@ -328,67 +319,3 @@ def file_fabric(path: str, cluster: Cluster) -> BaselineFabric:
         f"network file, routed over all shortest paths{how}; its cost is not known, its "
         "bandwidth is that of all links of a server",
     )
-
-
-def best_on(
-    fabric: AnyFabric,
-    problem: Problem,
-    space: StrategySpace,
-    starts: dict[str, Strategy],
-    budget: Budget,
-    rng: np.random.Generator,
-    progress: ProgressCallback | None = None,
-    most_work: float = float("inf"),
-) -> tuple[Strategy, float, str, bool]:
-    """Find the best strategy for a fixed fabric.
-
-    Parameters
-    ----------
-    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
-    problem : Problem
-        Of its cluster only the servers count here, and devices work in order of arrival.
-    space : StrategySpace
-    starts : dict of str to Strategy
-        Scored first; the search goes on from the best.
-    budget : Budget
-        Steps and work.
-    rng : numpy.random.Generator
-    progress : callable, optional
-    most_work : float
-        Of one simulation: what takes more counts as a bound that its iterations are not below.
-
-    Returns
-    -------
-    strategy : Strategy
-    time : float
-        Seconds.
-    origin : str
-        Name of the start, or "search".
-    bounded : bool
-        Whether the time is such a bound.
-    """
-    plain = problem.plain
-    quick = Scorer(plain, fabric, search_tolerance(plain.family.servers), most_work)
-    origin, fastest = "", float("inf")
-    for name, strategy in starts.items():
-        time = quick(strategy, fastest)
-        if time < fastest:
-            origin, fastest = name, time
-    chain = Chain.start(starts[origin], fastest)
-    acceptance = Acceptance()
-    quick.work = 0.0
-    for step in range(budget.steps):
-        if quick.work >= budget.work:
-            break
-        chain.step(space, quick, rng, step / budget.steps, acceptance)
-        if progress:
-            progress(Progress(fabric.name, step + 1, budget.steps, chain.best_time))
-    # The search may have batched completions; what is reported is exact.
-    exact = Scorer(plain, fabric, budget=most_work)
-    time = exact(starts[origin])
-    bounded = exact.bounded
-    if chain.best is not starts[origin]:
-        searched = exact(chain.best, time)
-        if searched < time:
-            return chain.best, searched, "search", exact.bounded
-    return starts[origin], time, origin, bounded

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import isclose
@@ -233,7 +233,7 @@ def _check_form(forest: Forest, file: "ScheduleFile", network: Network) -> None:
                 )  # fmt: skip
 
 
-def _follow(links: dict[tuple[int, int], float], path: Sequence[int]) -> None:
+def _follow(links: Collection[tuple[int, int]], path: Sequence[int]) -> None:
     for pair in pairwise(path):
         _need(pair in links, f"a path goes from {pair[0]} to {pair[1]}, which no link joins")
 
@@ -277,7 +277,6 @@ def _meeting(
     """Return the meeting of a file, once every member ends with the sum of all numbers."""
     ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
     place = {pair: at for at, pair in enumerate(ends)}
-    capacity = of_links(network, network.capacity)
     rows, pairs, hops, links = [], [], [], []
     draw = np.random.default_rng(len(parts))
     for number, part in enumerate(parts):
@@ -285,12 +284,8 @@ def _meeting(
         values = draw.integers(1 << 62, size=len(members)).tolist()
         _add_up(messages, members, dict(zip(members, values, strict=True)))
         for kind, origin, wave, path in messages:
-            _follow(capacity, path)
-            for pair in pairwise(path):
-                _need(
-                    pair in place, f"a path goes from {pair[0]} to {pair[1]}, which no link joins"
-                )
-                links.append(place[pair])
+            _follow(place, path)
+            links += [place[pair] for pair in pairwise(path)]
             rows.append((number, kind, origin, wave))
             pairs.append((path[0], path[-1]))
             hops.append(len(path) - 1)

@@ -15,11 +15,11 @@ from typing import Any
 from codesign_base import InputError
 from parallelism.reading import parse_json, read_text, schema_fault
 from topoopt.problem.fat_tree_sizes import fat_tree_size
+from topoopt.problem.units import BYTES_PER_GBIT
 
 COMPONENTS = ("transceiver", "nic", "switch-port", "ocs-port", "patch-panel-port")
 LAYERS = {"patch-panel": "patch-panel-port", "ocs": "ocs-port"}
 PRICES_EXAMPLE = "a table, such as topoopt.problem.prices.load_prices('prices.json')"
-_BYTES_PER_GBIT = 1e9 / 8
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class PriceTable:
         usd = {}
         for component, points in read.usd_per_port_by_gbps.items():
             try:
-                rates = [(float(gbps) * _BYTES_PER_GBIT, price) for gbps, price in points.items()]
+                rates = [(float(gbps) * BYTES_PER_GBIT, price) for gbps, price in points.items()]
             except ValueError:
                 raise InputError(
                     f"price table: {component} has rates {', '.join(points)}; "
@@ -97,7 +97,7 @@ class PriceTable:
         return {
             "source": self.source,
             "usd_per_port_by_gbps": {
-                component: {f"{rate / _BYTES_PER_GBIT:.15g}": usd for rate, usd in points}
+                component: {f"{rate / BYTES_PER_GBIT:.15g}": usd for rate, usd in points}
                 for component, points in self.usd.items()
             },
         }
@@ -135,14 +135,14 @@ class PriceTable:
         highest = min(points[-1][0] for points in self.usd.values())
         beyond = sorted({rate for rate in bandwidths if not lowest <= rate <= highest})
         # Rates that are written alike are named once.
-        told = list(dict.fromkeys(f"{rate / _BYTES_PER_GBIT:.4g}" for rate in beyond))
+        told = list(dict.fromkeys(f"{rate / BYTES_PER_GBIT:.4g}" for rate in beyond))
         if not told:
             return ""
         rates = " and ".join(filter(None, (", ".join(told[:-1]), told[-1])))
         return (
             f"prices at {rates} Gbps are extrapolated in proportion to "
-            f"bandwidth (known: {lowest / _BYTES_PER_GBIT:.4g} to "
-            f"{highest / _BYTES_PER_GBIT:.4g} Gbps)"
+            f"bandwidth (known: {lowest / BYTES_PER_GBIT:.4g} to "
+            f"{highest / BYTES_PER_GBIT:.4g} Gbps)"
         )
 
     def _points(self, component: str, bandwidth: float) -> tuple[tuple[float, float], ...]:

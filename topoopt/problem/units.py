@@ -11,6 +11,8 @@ from numbers import Real
 
 from codesign_base import InputError
 
+BYTES_PER_GBIT = 1e9 / 8
+
 _NUMBER = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:[eE]([+-]?[0-9]{1,4}))?\s*(.*?)\s*")
 _PREFIXED = re.compile(r"([kKMGTP]i?|)(.+)")
 _DECIMAL = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
@@ -60,14 +62,14 @@ def parse_bandwidth(
     return _read(value, name, remedy, allow_zero, _bytes_per_second)
 
 
-def parse_bytes(value: str | float, name: str = "size", *, allow_zero: bool = False) -> float:
+def parse_bytes(value: str | float, name: str = "size") -> float:
     """Read an amount of data or memory.
 
     Parameters
     ----------
     value : str or float
         Text with a unit (``"16GiB"``, ``"512 MB"``, ``"100B"``), or a number of bytes.
-    name, allow_zero
+    name
         As in `parse_bandwidth`.
 
     Returns
@@ -86,7 +88,7 @@ def parse_bytes(value: str | float, name: str = "size", *, allow_zero: bool = Fa
     17179869184.0
     """
     remedy = "write for example 16GiB or 80GB (b would be bits, B is bytes)"
-    return _read(value, name, remedy, allow_zero, _bytes)
+    return _read(value, name, remedy, False, _bytes)
 
 
 def parse_time(value: str | float, name: str = "time", *, allow_zero: bool = False) -> float:

@@ -70,15 +70,12 @@ class Survey:
         Gives the lowest bound over all that fit and every order of their axes.
     layouts, fitting : int
         Legal layouts, and those of them that fit.
-    least_memory_bytes : float
-        Of the fullest GPU under the layout that needs least.
     """
 
     candidates: tuple[Candidate, ...]
     least: Task
     layouts: int
     fitting: int
-    least_memory_bytes: float
 
 
 class Looked(NamedTuple):
@@ -197,7 +194,6 @@ def survey(
         second.start(lowest_bound, bounded=bounded),
         len(layouts),
         len(bounded),
-        least,
     )
 
 

@@ -17,12 +17,12 @@ from topoopt.bounds.everything import AnyFamily
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabrics.baselines import best_on
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.problem.budget import Budget
 from topoopt.problem.cluster import Cluster
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.starts import starting_strategies
+from topoopt.studies.fixed_fabric import best_on
 
 
 def survivors_of(servers: int, dead: tuple[int, ...]) -> IntArray:
@@ -157,7 +157,7 @@ class _Strategies:
         return best_on(
             fabric, self.problem, self.space, self.starts, Budget(steps=self.steps),
             np.random.default_rng(self.seed),
-        )[:3]  # fmt: skip
+        )  # fmt: skip
 
     def rewired(self, best: Strategy, origin: str) -> float:
         try:

@@ -17,13 +17,12 @@ from codesign_base.counted import counted
 from parallelism.reading import parse_json, read_text, schema_fault
 from routing.network import Network
 from topoopt.base.atomic import write_text_atomically
+from topoopt.problem.units import BYTES_PER_GBIT
 
 if TYPE_CHECKING:
     import networkx as nx
 
     from topoopt.topology.network_schema import NetworkFile
-
-_BYTES_PER_GBIT = 1e9 / 8
 
 
 def save_node_link(network: Network, path: str | Path) -> None:
@@ -72,7 +71,7 @@ def network_graph(network: Network) -> "nx.DiGraph[int]":
         graph.add_edge(
             int(network.source[link]),
             int(network.target[link]),
-            capacity_gbps=float(network.capacity[link]) / _BYTES_PER_GBIT,
+            capacity_gbps=float(network.capacity[link]) / BYTES_PER_GBIT,
             latency_ns=float(network.latency[link]) * 1e9,
             cables=int(network.multiplicity[link]),
         )
@@ -160,7 +159,7 @@ def _network(file: "NetworkFile", name: str) -> Network:
         pair = (number[edge.source], number[edge.target])
         capacity, latency, cables = merged.get(pair, (0.0, 0.0, 0))
         merged[pair] = (
-            capacity + edge.capacity_gbps * _BYTES_PER_GBIT,
+            capacity + edge.capacity_gbps * BYTES_PER_GBIT,
             max(latency, edge.latency_ns / 1e9),
             cables + edge.cables,
         )

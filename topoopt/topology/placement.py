@@ -15,6 +15,7 @@ from codesign_base import InputError
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
+# Random starts beside the given one.
 _RESTARTS = 2
 # Exchanges evaluated at most; each takes about a nanosecond a server.
 _MOST_SWAPS = 50_000_000
@@ -26,7 +27,6 @@ def place_servers(
     demand: FloatArray,
     distance: IntArray,
     *,
-    restarts: int = _RESTARTS,
     start: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
     """Choose the server of each place of a network, for least bytes x hops.
@@ -38,8 +38,6 @@ def place_servers(
     distance : int64 array, shape (n,) or (n, n)
         Hops from any place of a circulant network to the one ``offset`` farther; or from row
         place to column place of any network.
-    restarts : int
-        Random starts beside the given one.
     start : sequence of int, optional
         Server of each place to start from; by default server i at place i.
 
@@ -76,7 +74,7 @@ def place_servers(
         return tuple(first)  # all demand is between neighbours already
     rng = np.random.default_rng(0)
     left = max(1, _MOST_SWAPS // n)
-    for restart in range(1 + restarts):
+    for restart in range(1 + _RESTARTS):
         at = given.copy() if restart == 0 else rng.permutation(n)
         shuffled = rng.permutation(n)
         left = int(improve_placement(sent, between, at, shuffled, _LEAST * lowest, left))

@@ -9,21 +9,35 @@ from hypothesis import strategies as st
 from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.transformers.collectives import Communication, layer_communications
-from parallelism.transformers.costs import layer_costs
+from parallelism.transformers.costs import layer_costs, model_flops
 from parallelism.transformers.exposure import breadth_first_seconds, group_placement
 from parallelism.transformers.gpu import GpuRates, rates_of
-from parallelism.transformers.implementation import MEGATRON_2022, Implementation
-from parallelism.transformers.iteration import iteration_time, optimizer_seconds
+from parallelism.transformers.implementation import MEGATRON_2022, MEGATRON_CORE, Implementation
+from parallelism.transformers.iteration import iteration_time, optimizer_seconds, pass_times
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import GroupPlacement, Links, switched_links
 from parallelism.transformers.pass_seconds import all_part_seconds, layer_seconds, part_seconds
+from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stages import all_part_weights
+from parallelism.transformers.timeline import PipelineTimeline, timeline
 from parallelism.transformers.work import Gemm, Work
 from tests.helpers.small_transformers import GPT_22B, LLAMA3_8B, MIXTRAL, gpt
 
 RATES = rates_of("a100")
 LINKS = switched_links(8, 300e9, 25e9)
 FREE = Links(8, 1e30, 1e30)
+
+
+def pipeline(model, layout, batch, links=LINKS, stack=MEGATRON_CORE) -> PipelineTimeline:
+    passes = all_part_seconds(model, layout, RATES, links, stack)
+    return timeline(schedule_of(layout, batch), pass_times(model, layout, passes, links, stack))
+
+
+def exposed_sums_of(model, layout, batch, links=LINKS, stack=MEGATRON_CORE) -> float:
+    """The rest of an iteration but for pipeline and optimizer: sums of gradients, weights."""
+    step = optimizer_seconds(model, layout, RATES, stack) + stack.iteration_s
+    ends = pipeline(model, layout, batch, links, stack).makespan
+    return iteration_time(model, layout, batch, RATES, links, stack) - step - ends
 
 
 def test_large_products_reach_their_efficiency_and_small_ones_do_not() -> None:
@@ -59,11 +73,8 @@ def test_a_lone_stage_takes_its_microbatches_one_after_the_other() -> None:
     (part,) = all_part_seconds(GPT_22B, layout, RATES, LINKS, MEGATRON_2022)
     found = iteration_time(GPT_22B, layout, 8, RATES, LINKS, MEGATRON_2022)
     each = part.forward + part.backward + part.weight
-    assert found.pipeline == pytest.approx(4 * each)
-    assert found.seconds == pytest.approx(4 * each + found.optimizer)
-    assert found.bubble == pytest.approx(0.0)
-    assert found.data_parallel == 0.0
-    assert found.communication == pytest.approx(4 * part.communication)
+    step = optimizer_seconds(GPT_22B, layout, RATES, MEGATRON_2022) + MEGATRON_2022.iteration_s
+    assert found == pytest.approx(4 * each + step)
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b"])
@@ -71,14 +82,15 @@ def test_bubbles_follow_the_closed_form_where_stages_are_alike(name) -> None:
     # Embedding and head are small beside 24 wide layers a stage.
     model = gpt(96, 8192, 64, vocabulary=1)
     layout = Layout(tensor=8, pipeline=4, schedule=name, recompute="full")
-    found = iteration_time(model, layout, 16, RATES, FREE, Implementation())
-    assert found.bubble / (found.pipeline - found.bubble) == pytest.approx(3 / 16, rel=0.01)
+    run = pipeline(model, layout, 16, FREE, Implementation())
+    busiest = float(run.duration.sum(axis=1).max())
+    assert run.makespan / busiest - 1.0 == pytest.approx(3 / 16, rel=0.01)
 
 
 def test_zero_bubble_and_interleaving_shorten_the_pipeline() -> None:
     base = Layout(tensor=8, pipeline=4)
     times = {
-        layout.schedule: iteration_time(GPT_22B, layout, 16, RATES, LINKS).pipeline
+        layout.schedule: pipeline(GPT_22B, layout, 16).makespan
         for layout in (
             base,
             replace(base, schedule="zero-bubble"),
@@ -94,7 +106,7 @@ def test_recomputation_costs_a_forward_pass_and_selective_far_less() -> None:
         kind: iteration_time(
             GPT_22B, Layout(tensor=8, microbatch=4, recompute=kind, zero=0), 4, RATES, LINKS,
             MEGATRON_2022,
-        ).seconds
+        )
         for kind in ("none", "selective", "full")
     }  # fmt: skip
     # Korthikanti et al. (2022), table 4: 39 % and 7 % more.
@@ -104,14 +116,14 @@ def test_recomputation_costs_a_forward_pass_and_selective_far_less() -> None:
 
 def test_gradients_hide_behind_the_backward_pass_where_there_is_room() -> None:
     layout = Layout(tensor=8, data=16, microbatch=4, zero=0)
-    shown = iteration_time(GPT_22B, layout, 64, RATES, LINKS, MEGATRON_2022).data_parallel
-    over = iteration_time(GPT_22B, layout, 64, RATES, LINKS)
+    shown = exposed_sums_of(GPT_22B, layout, 64, stack=MEGATRON_2022)
     size = 4 * (GPT_22B.parameters - 2 * 6144 * 48 * 3) / 8
     assert shown == pytest.approx(2 * 15 / 16 * size / (25e9 * 0.8), rel=0.02)
-    (part,) = over.passes
-    assert over.data_parallel == pytest.approx(shown - part.backward - part.weight)
-    long = iteration_time(GPT_22B, replace(layout, microbatch=16), 256, RATES, LINKS)
-    assert long.data_parallel == 0.0
+    (part,) = all_part_seconds(GPT_22B, layout, RATES, LINKS)
+    over = exposed_sums_of(GPT_22B, layout, 64)
+    assert over == pytest.approx(shown - part.backward - part.weight)
+    long = exposed_sums_of(GPT_22B, replace(layout, microbatch=16), 256)
+    assert long == pytest.approx(0.0, abs=1e-9)
 
 
 def simulated_one_by_one(sent, passes, rounds) -> float:
@@ -142,16 +154,17 @@ def test_breadth_first_the_outermost_part_s_sum_stays() -> None:
     layout = Layout(
         tensor=8, pipeline=4, data=2, schedule="breadth-first", virtual_stages=4, zero=0
     )
-    found = iteration_time(GPT_22B, layout, 128, RATES, slow)
     weights = [count.dense for count in all_part_weights(GPT_22B, layout)]
     tied = GPT_22B.vocabulary * GPT_22B.hidden / 8
     rate = slow.rates()[1]
     sums = [4 * weight / rate for weight in weights]
-    passes = [one.backward + one.weight for one in found.passes]
+    passes = [one.backward + one.weight for one in all_part_seconds(GPT_22B, layout, RATES, slow)]
     # The last stage waits for the tied embedding besides, and its outermost part is smaller.
     ends = [sums[0] - passes[0] + 4 * tied / rate, sums[3] - passes[3] + 4 * tied / rate]
-    assert found.data_parallel == pytest.approx(max(ends), rel=0.02)
-    assert max(sums) - min(passes) > 0.1 * found.pipeline
+    found = exposed_sums_of(GPT_22B, layout, 128, slow)
+    assert found == pytest.approx(max(ends), rel=0.02)
+    whole = pipeline(GPT_22B, layout, 128, slow).makespan
+    assert max(sums) - min(passes) > 0.1 * whole
 
 
 def test_sharding_the_optimizer_shortens_its_step() -> None:
@@ -187,9 +200,10 @@ def test_expert_parallelism_pays_for_distance_and_imbalance() -> None:
         skewed = iteration_time(
             MIXTRAL, layout, 64, RATES, LINKS, Implementation(load_imbalance=1.5)
         )
-        assert skewed.seconds > even.seconds
-        assert even.communication > 0
-    assert even.model_flops / (even.seconds * 64) < 312e12
+        assert skewed > even
+        (part,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS)
+        assert part.communication > 0
+    assert model_flops(MIXTRAL, 64) / (even * 64) < 312e12
 
 
 @pytest.mark.parametrize(
@@ -235,9 +249,10 @@ def test_experts_on_several_ranks_wait_to_know_their_tokens(expert, recompute, p
 
 def test_messages_that_a_network_simulates_can_be_left_out() -> None:
     layout = Layout(tensor=2, data=8, expert=8)
-    (whole,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS)
-    (rest,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS, without=("expert",))
-    (bare,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS, without=("expert", "tensor"))
+    whole, rest, bare = (
+        layer_seconds(MIXTRAL, 0, layout, RATES, LINKS, without=frozenset(left))
+        for left in ((), ("expert",), ("expert", "tensor"))
+    )
     assert whole.communication > rest.communication > bare.communication == 0.0
     assert whole.forward + whole.backward - whole.communication == pytest.approx(
         bare.forward + bare.backward

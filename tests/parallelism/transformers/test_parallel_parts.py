@@ -202,8 +202,7 @@ def test_a_parallel_model_is_never_slower_nor_larger(
         times.append(iteration_time(one, layout, 16, rates_of("h100"), links, implementation))
         uses = memory_use(one, layout, 16, implementation)
         bytes_held.append(max(use.total for use in uses))
-    assert times[0].seconds <= times[1].seconds
-    assert times[0].model_flops == times[1].model_flops
+    assert times[0] <= times[1]
     assert bytes_held[0] < bytes_held[1]
 
 

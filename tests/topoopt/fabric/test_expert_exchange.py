@@ -18,11 +18,11 @@ from parallelism.transformers.experts import Experts
 from parallelism.transformers.exposure import communication_seconds
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import STACKS, Implementation, get_stack
-from parallelism.transformers.iteration import iteration_time
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import Links
 from parallelism.transformers.load import load_transformer
 from parallelism.transformers.loads import loads_of
+from parallelism.transformers.pass_seconds import all_part_seconds
 from parallelism.transformers.placed_tasks import iteration_tasks
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.reach import servers_reached
@@ -170,9 +170,9 @@ def test_what_lasts_less_than_computing_hides_by_the_share_of_the_stack() -> Non
     layout = Layout(data=64, pipeline=4, expert=64, sequence_parallel=False)
     links = Links(8, 450e9, 500e9)
     waits = {
-        share: iteration_time(
-            DEEPSEEK, layout, 512, rates_of("h100"), links, Implementation(overlap_expert=share)
-        ).communication
+        share: all_part_seconds(
+            DEEPSEEK, layout, rates_of("h100"), links, Implementation(overlap_expert=share)
+        )[1].communication
         for share in (0.0, 0.25, 1.0)
     }
     assert waits[0.0] > 0.0

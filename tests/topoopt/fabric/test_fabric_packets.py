@@ -17,7 +17,7 @@ from routing.merging import merge_equivalent_links
 from routing.network import Network
 from routing.paths import k_shortest_routes
 from topoopt.fabric import PACKETS, Fabric, Transport, score, simulate
-from topoopt.fabric.draw_kernels import draw_path, hash_word
+from topoopt.fabric.draw_kernels import draw_path
 from topoopt.fabric.packets import run_packets
 from topoopt.topology.fabrics import fat_tree, ideal_switch
 
@@ -376,11 +376,6 @@ def test_renamed_nodes_take_the_same_time(seed: int) -> None:
 
 
 @njit
-def mixed_word(value):
-    return hash_word(value)
-
-
-@njit
 def one_path(*arguments):
     return draw_path(*arguments)
 
@@ -400,11 +395,6 @@ def compiled_paths(fabric: Fabric, source: int, target: int, draws: int) -> list
         if hops > 0:
             found.append(path[:hops].tolist())
     return found
-
-
-def test_the_hash_is_the_one_of_the_kernel() -> None:
-    for value in (0, 1, 12345, 2**63, 2**64 - 1):
-        assert int(mixed_word(np.uint64(value))) == hashed(value)
 
 
 def test_fat_tree_paths_are_equally_likely() -> None:

@@ -43,5 +43,5 @@ def test_a_plan_takes_the_time_of_the_formula_where_nothing_is_in_the_way(
     expected = iteration_time(
         model, layout, batch, family.rates, Links.of_server(server, 8 * NIC), software,
         sequence=4096,
-    ).seconds  # fmt: skip
+    )  # fmt: skip
     assert simulated == pytest.approx(expected, rel=0.025)

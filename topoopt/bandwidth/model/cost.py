@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from parallelism.reading import shown
+from parallelism.reading import check_fields, shown
 from topoopt.bandwidth.model.network import MultiDimNetwork
-from topoopt.bandwidth.model.reading import check_fields, price_number, read_yaml
+from topoopt.bandwidth.model.reading import price_number, read_yaml
 from topoopt.topology.zoo.blocks import BuildingBlock
 
 GBYTE = 1e9

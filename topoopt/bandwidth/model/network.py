@@ -6,8 +6,8 @@ from pathlib import Path
 
 from codesign_base import InputError
 from codesign_base.counted import counted
-from parallelism.reading import shown
-from topoopt.bandwidth.model.reading import check_fields, read_yaml
+from parallelism.reading import check_fields, shown
+from topoopt.bandwidth.model.reading import read_yaml
 from topoopt.topology.zoo.blocks import SHORT, BuildingBlock, check_sizes, read_blocks
 
 COST_LEVELS = ("InterChiplet", "InterPackage", "InterNode", "InterPod")

@@ -1,7 +1,6 @@
 """Reads the YAML files of this room; whatever is wrong with them is one `InputError`."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,32 +31,6 @@ def read_yaml(path: str | Path, what: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InputError(f"{where} holds {kind_in_file(data)}; give fields with values")
     return data
-
-
-def check_fields(
-    data: Mapping[Any, Any], where: str, needed: tuple[str, ...], optional: tuple[str, ...] = ()
-) -> None:
-    """Refuse missing and unknown fields.
-
-    Parameters
-    ----------
-    data : mapping
-    where : str
-        The place, for the message.
-    needed, optional : tuple of str
-
-    Raises
-    ------
-    InputError
-        Naming the first field that is missing or unknown.
-    """
-    known = (*needed, *optional)
-    for key in data:
-        if key not in known:
-            raise InputError(f"{where}: unknown field {key!r}; known: {', '.join(known)}")
-    for key in needed:
-        if key not in data:
-            raise InputError(f"{where}: field {key!r} is missing; add it")
 
 
 MOST_USD = 1e12

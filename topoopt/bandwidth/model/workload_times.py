@@ -8,6 +8,9 @@ from topoopt.bandwidth.model.expressions import Expr, total
 from topoopt.bandwidth.model.loops import LayerTimes, Loop, TrainingLoop, add_up
 from topoopt.bandwidth.model.time_model import Floats, TimeModel, compile_time
 
+# Times within this relative distance of each other differ by rounding.
+_TIE = 1e-6
+
 
 @dataclass(frozen=True, eq=False)
 class WorkloadTimes:
@@ -94,7 +97,7 @@ def workload_times(
     )
 
 
-def critical_shares(model: TimeModel, bandwidth: Floats, tolerance: float = 1e-6) -> Floats:
+def critical_shares(model: TimeModel, bandwidth: Floats) -> Floats:
     """Return the seconds on the iteration's critical path by dimension waited for.
 
     Parameters
@@ -102,12 +105,11 @@ def critical_shares(model: TimeModel, bandwidth: Floats, tolerance: float = 1e-6
     model : TimeModel
     bandwidth : float64 array, shape (dimensions,)
         Bytes/s.
-    tolerance : float, optional
-        Dimensions, and parts of a maximum, within this relative distance share evenly.
 
     Returns
     -------
     float64 array, shape (dimensions,)
+        Dimensions, and parts of a maximum, that are alike but for rounding share evenly.
     """
     values = model.node_values(bandwidth)
     weight = model.weights.copy()
@@ -115,13 +117,13 @@ def critical_shares(model: TimeModel, bandwidth: Floats, tolerance: float = 1e-6
     for node in range(model.nodes - 1, count - 1, -1):
         rows = np.flatnonzero(model.part_node == node)
         sizes = model.part_constant[rows] + model.part_coefficients[rows] @ values
-        tied = rows[sizes >= sizes.max() * (1 - tolerance)]
+        tied = rows[sizes >= sizes.max() * (1 - _TIE)]
         weight = weight + weight[node] / len(tied) * model.part_coefficients[tied].sum(axis=0)
     shares = np.zeros(model.dimensions)
     for k in range(count):
         on = model.loads[k] > 0
         times = np.zeros(model.dimensions)
         times[on] = model.loads[k][on] / bandwidth[on]
-        slow = times >= times.max() * (1 - tolerance)
+        slow = times >= times.max() * (1 - _TIE)
         shares[slow] += weight[k] * values[k] / slow.sum()
     return shares

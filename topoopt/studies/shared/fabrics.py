@@ -12,7 +12,7 @@ from routing.paths import shortest_routes
 from routing.routes import Routes
 from topoopt.evaluate.setting import setting
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabrics.baselines import baseline_fabric, best_on
+from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.budget import Budget
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.options import SearchOptions
@@ -24,6 +24,7 @@ from topoopt.problem.prices import (
 )
 from topoopt.search.driver import run
 from topoopt.search.methods import search_for
+from topoopt.studies.fixed_fabric import best_on
 from topoopt.topology.fabrics import ideal_switch
 from topoopt.topology.fat_tree import fat_tree_network
 
@@ -186,7 +187,7 @@ def tenant_run(
     else:
         stretch = 1 if fabric == "ideal-switch" else _FAT_TREE_STRETCH
         alone = Fabric(fabric, *ideal_switch(servers, bandwidth, stretch * latency), {})
-    strategy, _, _, _ = best_on(
+    strategy, _, _ = best_on(
         alone,
         given.problem(),
         given.space,

@@ -169,7 +169,7 @@ def run_case(run: PublishedRun, rates: GpuRates | None = None) -> LlmCase:
         time = iteration_time(
             run.model, layout, run.batch, rates, run.links, run.implementation,
             sequence=run.sequence, schedule=order,
-        ).seconds  # fmt: skip
+        )  # fmt: skip
         if best is None or (over, time) < best[:2]:
             best = (over, time, layout)
     assert best is not None

@@ -118,9 +118,7 @@ def _compared(path: Path) -> SweepFile:
         far = max(1.0, layout.gpus / links.gpus / _NEAR_SERVERS)
         stack = replace(stack, bucketing=stack.bucketing / far)
         measured.append(seconds)
-        modelled.append(
-            iteration_time(model, layout, batch, rates, links, stack, schedule=order).seconds
-        )
+        modelled.append(iteration_time(model, layout, batch, rates, links, stack, schedule=order))
     real, ours = np.array(measured), np.array(modelled)
     if len(set(measured)) < 2:
         raise InputError(
