@@ -11,7 +11,7 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.network import FloatArray, IntArray, Network
-from routing.throughput_bounds import host_seconds, sweep_seconds
+from routing.throughput_bounds import host_seconds, least_link_bytes, sweep_seconds
 from topoopt.topology.spectrum import cut_order
 
 
@@ -96,11 +96,9 @@ def best_wiring_seconds(
 
     Notes
     -----
-    At most d + d^2 + ... servers are within k hops of a server (bidirectional: the Moore bound),
-    so of the transfers of each server at least those beyond its heaviest partners take more.
-    AllReduces take one hop a byte. All links together carry N d bandwidth. (The bound of A.
-    Singla, P. B. Godfrey and A. Kolla, "High throughput data center topology design", NSDI 2014,
-    for a given demand.)
+    The larger of two: what the busiest server's ports take, and link-bytes over all links, which
+    together carry N d bandwidth. Of transfers these are at least
+    `routing.throughput_bounds.least_link_bytes`; AllReduces take one hop a byte.
     """
     if degree < 1 or not bandwidth > 0:
         raise InputError(f"degree {degree} and bandwidth {bandwidth}; give positive numbers")
@@ -110,14 +108,6 @@ def best_wiring_seconds(
     busy = np.maximum(traffic.transfers.sum(axis=0), traffic.transfers.sum(axis=1))
     for group, sent in zip(traffic.groups, ring, strict=True):
         busy[list(group)] += sent
-    total = traffic.transfer_sent()
-    rows = np.cumsum(-np.sort(-traffic.transfers, axis=1), axis=1)
-    columns = np.cumsum(-np.sort(-traffic.transfers, axis=0), axis=0)
-    crossings = float((sizes * ring).sum()) + total
-    reached, level = degree, degree
-    while level > 0 and reached < n - 1:
-        within = min(float(rows[:, reached - 1].sum()), float(columns[reached - 1].sum()))
-        crossings += total - within
-        level *= degree - 1 if bidirectional else degree
-        reached += level
+    crossings = float((sizes * ring).sum())
+    crossings += least_link_bytes(traffic.transfers, degree, bidirectional)
     return max(crossings / (n * degree * bandwidth), float(busy.max()) / (degree * bandwidth))
