@@ -16,6 +16,9 @@ from routing.path_routing import CUT_ROUNDING, checked_demand, dual_bound, requi
 # Share of the pairs with demand from which on all are sorted, be it zeros; on few hosts always.
 _DENSE, _SMALL = 0.25, 128
 
+# Nodes up to which a dense solver is faster.
+_DENSE_NODES = 600
+
 
 @dataclass(frozen=True)
 class CongestionBound:
@@ -181,8 +184,8 @@ def network_bound(
     CongestionBound
         ``hops``: demand times hops over the sum of capacities. ``host``: the busiest host's
         bytes over its links out or in. ``cut``: the worst of the cuts that sweep along the
-        hosts' numbers and along the slowest-mixing direction of the links (Fiedler vector).
-        ``dual``: demand times distance under ``lengths``, if given.
+        hosts' numbers (without switches) and along `cut_order`. ``dual``: demand times distance
+        under ``lengths``, if given.
 
     Raises
     ------
@@ -197,13 +200,12 @@ def network_bound(
         terms["dual"] = 0.0
     if not matrix.any():
         return CongestionBound(0.0, terms)
-    require_served(network, matrix)
-    terms["hops"] = dual_bound(network, matrix, np.ones(network.links))
+    hops = require_served(network, matrix)
+    terms["hops"] = float((matrix * hops).sum()) / float(network.capacity.sum())
     terms["host"] = host_seconds(network, matrix)
-    orders = [np.arange(network.nodes)]
-    if network.switches:
-        orders = []
-    orders.append(_fiedler_order(network))
+    orders = [cut_order(network)]
+    if not network.switches:
+        orders.append(np.arange(network.nodes))
     terms["cut"] = max(sweep_seconds(network, matrix, order) for order in orders)
     if lengths is not None:
         terms["dual"] = dual_bound(network, matrix, lengths)
@@ -212,25 +214,51 @@ def network_bound(
 
 def host_seconds(network: Network, demand: FloatArray) -> float:
     """Return the seconds of the busiest host's bytes over all its links out, or in."""
-    worst = 0.0
-    for ends, sums in ((network.source, demand.sum(axis=1)), (network.target, demand.sum(axis=0))):
-        room = np.bincount(ends, weights=network.capacity, minlength=network.nodes)
+    worst, hosts = 0.0, network.hosts
+    for rate, sums in (
+        (network.out_rate(), demand.sum(axis=1)),
+        (network.in_rate(), demand.sum(axis=0)),
+    ):
         asked = np.flatnonzero(sums)
-        worst = max(worst, float((sums[asked] / room[asked]).max(initial=0.0)))
+        worst = max(worst, float((sums[asked] / rate[:hosts][asked]).max(initial=0.0)))
     return worst
 
 
-def _fiedler_order(network: Network) -> IntArray:
-    """Return the nodes along the second eigenvector of the Laplacian of capacities both ways."""
+def cut_order(network: Network) -> IntArray:
+    """Return the nodes in an order whose first and last parts are joined by little capacity.
+
+    Parameters
+    ----------
+    network : Network
+        Of at least two nodes.
+
+    Returns
+    -------
+    int64 array, shape (nodes,)
+        Along the second eigenvector of the capacities, those of both directions added and scaled
+        by the nodes' capacities (the Fiedler vector of the normalised Laplacian).
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.linalg import eigsh
+
     nodes = network.nodes
-    weight = np.zeros((nodes, nodes))
-    weight[network.source, network.target] = network.capacity / network.capacity.max()
-    weight += weight.T
-    laplacian = np.diag(weight.sum(axis=1)) - weight
-    vector = np.linalg.eigh(laplacian)[1][:, min(1, nodes - 1)]
+    root = np.sqrt(network.out_rate() + network.in_rate())
+    root[root == 0.0] = 1.0
+    scaled = network.capacity / (root[network.source] * root[network.target])
+    matrix = csr_array((scaled, (network.source, network.target)), shape=(nodes, nodes))
+    both = matrix + matrix.T
+    if nodes <= _DENSE_NODES:
+        second = np.linalg.eigh(both.toarray())[1][:, -2]
+    else:
+        # Started from a fixed vector, so that the order is the same on every run.
+        start = np.random.default_rng(0).random(nodes)
+        values, vectors = eigsh(both, k=2, which="LA", v0=start)
+        second = vectors[:, int(np.argmin(values))]
+    along = second / root
+    along /= np.abs(along).max()
     # Its sign is arbitrary; rounding keeps ties, which symmetric networks have, in node order.
-    vector = vector * np.sign(vector[np.argmax(np.abs(vector) > 1e-9 * np.abs(vector).max())])
-    return np.lexsort((np.arange(nodes), np.round(vector, 9)))
+    along *= np.sign(along[np.argmax(np.abs(along) > 1e-9)])
+    return np.argsort(np.round(along, 9), kind="stable")
 
 
 def sweep_seconds(network: Network, demand: FloatArray, order: IntArray) -> float:

@@ -67,6 +67,17 @@ def test_a_thin_bridge_is_found_by_a_cut() -> None:
     assert bound.binding == "cut" and bound.seconds == pytest.approx(25.0)
 
 
+def test_cuts_of_a_large_network_are_those_of_the_dense_solver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(3)
+    network = random_network(rng, hosts=60, switches=0)
+    demand = np.ones((60, 60)) - np.eye(60)
+    dense = network_bound(network, demand).terms["cut"]
+    monkeypatch.setattr(throughput_bounds, "_DENSE_NODES", 10)
+    assert network_bound(network, demand).terms["cut"] == pytest.approx(dense)
+
+
 def test_no_demand_and_refusals() -> None:
     network = random_network(np.random.default_rng(0), hosts=4, switches=0)
     assert network_bound(network, np.zeros((4, 4))).throughput == float("inf")
