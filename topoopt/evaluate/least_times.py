@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, TaskGraph
+from parallelism.taskgraph import TRANSFER, FloatArray, TaskGraph
 from routing.paths import ecmp_link_bytes, ecmp_routes
 from routing.throughput_bounds import least_link_bytes, within_hops
 from topoopt.fabric.circuits import DirectCircuits
@@ -37,11 +37,7 @@ def port_seconds(tasks: TaskGraph, leaving: FloatArray, entering: FloatArray) ->
         No iteration is shorter, whatever the routes and rings: every byte leaves its source and
         enters its target. Needs no routes, which of many pairs take long to make.
     """
-    load = tasks.server_bytes()
-    for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True):
-        if len(group) > 1:
-            load[:, list(group)] += (len(group) - 1) / len(group) * amount
-    return sent_seconds(load, leaving, entering)
+    return sent_seconds(tasks.port_bytes(), leaving, entering)
 
 
 def sent_seconds(load: FloatArray, leaving: FloatArray, entering: FloatArray) -> float:
@@ -112,12 +108,8 @@ def link_seconds(tasks: TaskGraph, degree: int, rate: float, above: float = 0.0)
 
 def _ring_bytes(tasks: TaskGraph) -> float:
     """Return the bytes that all members of all rings send together."""
-    return float(
-        sum(
-            (len(group) - 1) * amount
-            for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True)
-        )
-    )
+    each = zip(tasks.groups, tasks.group_bytes().tolist(), strict=True)
+    return float(sum((len(group) - 1) * amount for group, amount in each))
 
 
 def routed_links(fabric: Fabric, tasks: TaskGraph) -> tuple[float, float]:
@@ -165,8 +157,7 @@ def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:
     float
         Seconds, at most those of `busiest`.
     """
-    compute = tasks.kind == COMPUTE
-    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
+    busy = tasks.device_seconds().max(initial=0.0)
     demand = given_demand(fabric, tasks)
     load = (ecmp_link_bytes(fabric.network, demand) / fabric.network.capacity).max(initial=0.0)
     return float(max(busy, load)) * (1.0 - 1e-9)
@@ -192,8 +183,7 @@ def busiest(fabric: AnyFabric, tasks: TaskGraph, enough: float = float("inf")) -
     if isinstance(fabric, DirectCircuits | WindowedCircuits):
         return least_time(fabric, tasks)
     fabric = of_servers(fabric)
-    compute = tasks.kind == COMPUTE
-    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
+    busy = tasks.device_seconds().max(initial=0.0)
     if busy * (1.0 - 1e-9) > enough:
         return float(busy) * (1.0 - 1e-9)
     load = (link_bytes(fabric, tasks, enough) / fabric.network.capacity).max(initial=0.0)

@@ -47,11 +47,9 @@ def best_wiring_seconds(
     if degree < 1 or not bandwidth > 0:
         raise InputError(f"degree {degree} and bandwidth {bandwidth}; give positive numbers")
     n = traffic.servers
-    sizes = np.array([len(group) for group in traffic.groups], dtype=np.float64)
-    ring = 2.0 * (sizes - 1.0) / sizes * traffic.group_bytes
     busy = np.maximum(traffic.transfers.sum(axis=0), traffic.transfers.sum(axis=1))
-    for group, sent in zip(traffic.groups, ring, strict=True):
+    for group, sent in zip(traffic.groups, traffic.member_bytes().tolist(), strict=True):
         busy[list(group)] += sent
-    crossings = float((sizes * ring).sum())
+    crossings = traffic.allreduce_sent()
     crossings += least_link_bytes(traffic.transfers, degree, bidirectional)
     return max(crossings / (n * degree * bandwidth), float(busy.max()) / (degree * bandwidth))
