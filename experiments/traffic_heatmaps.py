@@ -30,9 +30,9 @@ def case(model: str, servers: int, strategy: str) -> list[dict[str, object]]:
     chosen = given.strategy(strategy, must_fit=False)
     traffic = traffic_of(given.builder.build(chosen))
     reduced = np.zeros((servers, servers))
-    for group, size in zip(traffic.groups, traffic.group_bytes.tolist(), strict=True):
+    for group, sent in zip(traffic.groups, traffic.member_bytes().tolist(), strict=True):
         members = np.array(group)
-        reduced[members, np.roll(members, -1)] += 2.0 * (len(group) - 1) / len(group) * size
+        reduced[members, np.roll(members, -1)] += sent
     sources, targets = np.nonzero(reduced + traffic.transfers)
     return [
         {

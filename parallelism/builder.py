@@ -29,7 +29,7 @@ from parallelism.memory_kernels import PARAMETER, SAMPLE, server_memory
 from parallelism.reductions import Reductions, reductions_of
 from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.strategy_rotation import rotated_strategy
-from parallelism.taskgraph import TaskGraph
+from parallelism.taskgraph import TaskGraph, member_bytes
 
 
 class TaskGraphBuilder:
@@ -288,9 +288,9 @@ class TaskGraphBuilder:
         rows = self._gather(strategy)
         transfers, sent = moved_bytes(*rows.split, *self._edges, self.servers)
         groups, _, reduced = self._reductions(rows, packet_bytes)
-        total = np.bincount(reduced.group, reduced.size, len(groups))
-        for members, amount in zip(groups, total.tolist(), strict=True):
-            sent[list(members)] += 2.0 * (len(members) - 1) / len(members) * amount
+        twice = 2.0 * np.bincount(reduced.group, reduced.size, len(groups)).astype(np.float64)
+        for members, amount in zip(groups, member_bytes(groups, twice).tolist(), strict=True):
+            sent[list(members)] += amount
         parts = np.diff(rows.offsets)
         updated = parts[rows.times[UPDATE] > 0.0].sum()
         return PortLoad(

@@ -1,6 +1,6 @@
 """The task graph: compute tasks, point-to-point transfers and AllReduces of one iteration."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -181,6 +181,23 @@ class TaskGraph:
         *ends, size = self.moved()
         return np.stack([np.bincount(end, size, self.servers).astype(np.float64) for end in ends])
 
+    def port_bytes(self) -> FloatArray:
+        """Return the bytes that leave and enter each server in all, shape (2, servers).
+
+        Transfers, and what each member of a group sends on its ring and gets.
+        """
+        load = self.server_bytes()
+        for group, amount in zip(self.groups, self.member_bytes().tolist(), strict=True):
+            if amount > 0.0:
+                load[:, list(group)] += amount
+        return load
+
+    def device_seconds(self) -> FloatArray:
+        """Return the seconds that each device computes, shape (devices,)."""
+        compute = self.kind == COMPUTE
+        sums = np.bincount(self.first[compute], self.size[compute], self.devices)
+        return sums.astype(np.float64)
+
     def moved(self, chosen: IntArray | None = None) -> tuple[IntArray, IntArray, FloatArray]:
         """Return sources, targets and bytes of transfers, one by one where a task stands for many.
 
@@ -207,6 +224,10 @@ class TaskGraph:
             size = self.alike.spread(size, reduces)[own]
             of = self.alike.pattern.group[own]
         return np.bincount(of, size, len(self.groups)).astype(np.float64)
+
+    def member_bytes(self) -> FloatArray:
+        """Return the bytes that each member of each group sends on its ring, shape (groups,)."""
+        return member_bytes(self.groups, self.group_bytes())
 
     @classmethod
     def from_lists(
@@ -268,6 +289,25 @@ class TaskGraph:
         )
 
 
+def member_bytes(groups: Sequence[Group], passed: FloatArray) -> FloatArray:
+    """Return the bytes that each member of each group sends on its ring, shape (groups,).
+
+    Parameters
+    ----------
+    groups : sequence of tuple of int
+        Servers.
+    passed : float64 array, shape (groups,)
+        Bytes of the buffers that go round each ring: of an AllReduce twice its buffer.
+
+    Returns
+    -------
+    float64 array, shape (groups,)
+        (n - 1) / n of them for n members: so much passes over each of the n ring edges.
+    """
+    sizes = np.array([len(group) for group in groups], dtype=np.float64)
+    return np.asarray((sizes - 1.0) / sizes * passed, dtype=np.float64)
+
+
 def reduces_gradients(tasks: TaskGraph) -> npt.NDArray[np.bool_]:
     """Return which tasks are AllReduces of gradients, shape (tasks,)."""
     found: npt.NDArray[np.bool_] = (tasks.kind == ALLREDUCE) & (
@@ -296,6 +336,10 @@ class Traffic:
     transfers: FloatArray
     groups: tuple[tuple[int, ...], ...]
     group_bytes: FloatArray
+
+    def member_bytes(self) -> FloatArray:
+        """Return what each member of each group sends on its ring: 2 (n - 1) / n S, (groups,)."""
+        return member_bytes(self.groups, 2.0 * self.group_bytes)
 
     def allreduce_sent(self) -> float:
         """Bytes that all members of all rings send together: sum of 2 (n - 1) S."""

@@ -251,16 +251,24 @@ def dual_bound(network: Network, demand: FloatArray, lengths: FloatArray) -> flo
     return float(total / float(network.capacity @ lengths)) * CUT_ROUNDING
 
 
-def require_served(network: Network, demand: FloatArray) -> None:
-    """Raise `InfeasibleError` naming a pair that has demand and no path."""
+def require_served(network: Network, demand: FloatArray) -> IntArray:
+    """Return the hops between hosts, shape (hosts, hosts), -1 where there is no path.
+
+    Raises
+    ------
+    InfeasibleError
+        Naming a pair that has demand and no path.
+    """
     hosts = network.hosts
-    missing = (hop_distances(network)[:hosts, :hosts] < 0) & (demand > 0)
+    hops = hop_distances(network)[:hosts, :hosts]
+    missing = (hops < 0) & (demand > 0)
     if missing.any():
         source, target = np.argwhere(missing)[0].tolist()
         raise InfeasibleError(
             f"network {network.name!r}: host {target} cannot be reached from host {source}, which "
             "has demand for it; add links between them"
         )
+    return hops
 
 
 def idle_routing(network: Network, demand: FloatArray, method: str) -> PathRouting:

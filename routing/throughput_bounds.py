@@ -13,8 +13,11 @@ from codesign_base.rows import starts
 from routing.network import FloatArray, IntArray, Network
 from routing.path_routing import CUT_ROUNDING, checked_demand, dual_bound, require_served
 
-# Share of the pairs with demand from which on all are sorted, be it zeros.
-_DENSE = 0.25
+# Share of the pairs with demand from which on all are sorted, be it zeros; on few hosts always.
+_DENSE, _SMALL = 0.25, 128
+
+# Nodes up to which a dense solver is faster.
+_DENSE_NODES = 600
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,6 @@ def any_wiring_bound(demand: FloatArray, degree: int, port_rate: float) -> Conge
     InputError
         If the demand is no square matrix of finite numbers of zero or more, or a number is out
         of range.
-
-    References
-    ----------
-    Degree-distance counting: A. Singla et al., "High throughput data center topology design",
-    NSDI 2014, section 4 (there for the mean distance, here for a demand matrix).
     """
     matrix = np.ascontiguousarray(demand, dtype=np.float64)
     hosts = matrix.shape[0]
@@ -99,39 +97,73 @@ def any_wiring_bound(demand: FloatArray, degree: int, port_rate: float) -> Conge
     return CongestionBound(max(terms.values()) * CUT_ROUNDING, terms)
 
 
-def least_link_bytes(demand: FloatArray, degree: int) -> float:
+def least_link_bytes(demand: FloatArray, degree: int, bidirectional: bool = False) -> float:
     """Return the least link-bytes that a demand takes in any network of a degree.
 
-    At most d^h hosts are at distance exactly h from a source, so its demands, largest first,
-    take at least 1 hop for the first d, 2 for the next d^2, and so on. The same holds for the
-    sources that reach a target; the larger counts.
+    At most d + d^2 + ... + d^h hosts are within h hops of a source, so of its demands at least
+    those beyond its so many largest take more than h. The same holds for the sources that reach
+    a target. For each h the larger counts; bytes times hops are the sum over all h.
 
     Parameters
     ----------
     demand : float64 array, shape (hosts, hosts)
         Bytes from row to column, zero on the diagonal.
     degree : int
+        Ports of each host.
+    bidirectional : bool
+        Whether both directions of a port go to the same host. At most d + d (d - 1) + ... hosts
+        are within h hops then (the Moore bound), the same ones of both directions, so the mean
+        of the demand and its transpose is beyond them as well.
+
+    Returns
+    -------
+    float
+        Bytes times links, zero without demand.
+
+    References
+    ----------
+    A. Singla, P. B. Godfrey and A. Kolla, "High throughput data center topology design", NSDI
+    2014, section 4 (there for the mean distance, here for a demand matrix).
     """
     hosts = demand.shape[0]
-    hops = np.empty(hosts)
-    at, level, width = 0, 1, degree
-    while at < hosts:
-        hops[at : at + width] = level
-        at += width
-        level += 1
-        width = min(width * degree, hosts)
-    source, target = np.nonzero(demand)
-    if source.size > _DENSE * demand.size:
-        from_source = np.sort(demand, axis=1)[:, ::-1] @ hops
-        to_target = np.sort(demand, axis=0)[::-1].T @ hops
-        return float(max(from_source.sum(), to_target.sum()))
-    amount, most = demand[source, target], 0.0
-    for end in (source, target):
+    reached = within_hops(hosts, degree, bidirectional)
+    if not reached:
+        return float(demand.sum())
+    least = _least_first(demand)
+    if bidirectional:
+        least = np.concatenate((least, _least_first((demand + demand.T) / 2.0)))
+    sums = np.cumsum(least, axis=1)
+    beyond = sums[:, hosts - 1 - np.array(reached)].max(axis=0)
+    return float(sums[0, -1] + beyond.sum())
+
+
+def within_hops(hosts: int, degree: int, bidirectional: bool = False) -> list[int]:
+    """Return how many others are within 1, 2, ... hops of a host at most, while not all are."""
+    found, level, reached = [], degree, degree
+    # One port both ways joins two hosts, all others never: as far as a ring's is far enough.
+    growth = max(degree - 1, 1) if bidirectional else degree
+    while reached < hosts - 1:
+        found.append(reached)
+        level *= growth
+        reached += level
+    return found
+
+
+def _least_first(demand: FloatArray) -> FloatArray:
+    """Sum the rows, and the columns, each sorted from its least to its largest; (2, hosts)."""
+    hosts = demand.shape[0]
+    if np.count_nonzero(demand) > (_DENSE if hosts > _SMALL else 0.0) * demand.size:
+        both = np.array((demand, demand.T))
+        both.sort(axis=2)
+        return np.asarray(both.sum(axis=1))
+    sums, ends = np.zeros((2, hosts)), np.nonzero(demand)
+    amount = demand[ends]
+    for end, into in zip(ends, sums, strict=True):
         order = np.lexsort((-amount, end))
         begin = starts(np.bincount(end, minlength=hosts))
         rank = np.arange(order.size) - begin[end[order]]
-        most = max(most, float(amount[order] @ hops[rank]))
-    return most
+        into += np.bincount(hosts - 1 - rank, amount[order], hosts)
+    return sums
 
 
 def network_bound(
@@ -152,8 +184,8 @@ def network_bound(
     CongestionBound
         ``hops``: demand times hops over the sum of capacities. ``host``: the busiest host's
         bytes over its links out or in. ``cut``: the worst of the cuts that sweep along the
-        hosts' numbers and along the slowest-mixing direction of the links (Fiedler vector).
-        ``dual``: demand times distance under ``lengths``, if given.
+        hosts' numbers (without switches) and along `cut_order`. ``dual``: demand times distance
+        under ``lengths``, if given.
 
     Raises
     ------
@@ -168,13 +200,12 @@ def network_bound(
         terms["dual"] = 0.0
     if not matrix.any():
         return CongestionBound(0.0, terms)
-    require_served(network, matrix)
-    terms["hops"] = dual_bound(network, matrix, np.ones(network.links))
+    hops = require_served(network, matrix)
+    terms["hops"] = float((matrix * hops).sum()) / float(network.capacity.sum())
     terms["host"] = host_seconds(network, matrix)
-    orders = [np.arange(network.nodes)]
-    if network.switches:
-        orders = []
-    orders.append(_fiedler_order(network))
+    orders = [cut_order(network)]
+    if not network.switches:
+        orders.append(np.arange(network.nodes))
     terms["cut"] = max(sweep_seconds(network, matrix, order) for order in orders)
     if lengths is not None:
         terms["dual"] = dual_bound(network, matrix, lengths)
@@ -183,25 +214,51 @@ def network_bound(
 
 def host_seconds(network: Network, demand: FloatArray) -> float:
     """Return the seconds of the busiest host's bytes over all its links out, or in."""
-    worst = 0.0
-    for ends, sums in ((network.source, demand.sum(axis=1)), (network.target, demand.sum(axis=0))):
-        room = np.bincount(ends, weights=network.capacity, minlength=network.nodes)
+    worst, hosts = 0.0, network.hosts
+    for rate, sums in (
+        (network.out_rate(), demand.sum(axis=1)),
+        (network.in_rate(), demand.sum(axis=0)),
+    ):
         asked = np.flatnonzero(sums)
-        worst = max(worst, float((sums[asked] / room[asked]).max(initial=0.0)))
+        worst = max(worst, float((sums[asked] / rate[:hosts][asked]).max(initial=0.0)))
     return worst
 
 
-def _fiedler_order(network: Network) -> IntArray:
-    """Return the nodes along the second eigenvector of the Laplacian of capacities both ways."""
+def cut_order(network: Network) -> IntArray:
+    """Return the nodes in an order whose first and last parts are joined by little capacity.
+
+    Parameters
+    ----------
+    network : Network
+        Of at least two nodes.
+
+    Returns
+    -------
+    int64 array, shape (nodes,)
+        Along the second eigenvector of the capacities, those of both directions added and scaled
+        by the nodes' capacities (the Fiedler vector of the normalised Laplacian).
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.linalg import eigsh
+
     nodes = network.nodes
-    weight = np.zeros((nodes, nodes))
-    weight[network.source, network.target] = network.capacity / network.capacity.max()
-    weight += weight.T
-    laplacian = np.diag(weight.sum(axis=1)) - weight
-    vector = np.linalg.eigh(laplacian)[1][:, min(1, nodes - 1)]
+    root = np.sqrt(network.out_rate() + network.in_rate())
+    root[root == 0.0] = 1.0
+    scaled = network.capacity / (root[network.source] * root[network.target])
+    matrix = csr_array((scaled, (network.source, network.target)), shape=(nodes, nodes))
+    both = matrix + matrix.T
+    if nodes <= _DENSE_NODES:
+        second = np.linalg.eigh(both.toarray())[1][:, -2]
+    else:
+        # Started from a fixed vector, so that the order is the same on every run.
+        start = np.random.default_rng(0).random(nodes)
+        values, vectors = eigsh(both, k=2, which="LA", v0=start)
+        second = vectors[:, int(np.argmin(values))]
+    along = second / root
+    along /= np.abs(along).max()
     # Its sign is arbitrary; rounding keeps ties, which symmetric networks have, in node order.
-    vector = vector * np.sign(vector[np.argmax(np.abs(vector) > 1e-9 * np.abs(vector).max())])
-    return np.lexsort((np.arange(nodes), np.round(vector, 9)))
+    along *= np.sign(along[np.argmax(np.abs(along) > 1e-9)])
+    return np.argsort(np.round(along, 9), kind="stable")
 
 
 def sweep_seconds(network: Network, demand: FloatArray, order: IntArray) -> float:

@@ -52,20 +52,14 @@ def distances(network: Network, members: Sequence[int]) -> Distances:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra
 
-    nodes = network.hosts + network.switches
-    graph = csr_array((network.latency, (network.source, network.target)), shape=(nodes, nodes))
+    ends, nodes = (network.source, network.target), network.nodes
+    graph = csr_array((network.latency, ends), shape=(nodes, nodes))
     at = np.array(members, dtype=np.int64)
     return Distances(
         dijkstra(graph, indices=at)[:, at],
-        _sums(network.source, network.capacity, nodes)[at],
-        _sums(network.target, network.capacity, nodes)[at],
+        network.out_rate()[at],
+        network.in_rate()[at],
     )
-
-
-def _sums(at: IntArray, amount: FloatArray, size: int) -> FloatArray:
-    found = np.zeros(size)
-    np.add.at(found, at, amount)
-    return found
 
 
 def shared_lines(far: Distances, collective: str) -> tuple[Line, ...]:

@@ -1,6 +1,7 @@
 """Bounds on congestion are sound, and tight where a closed form is known."""
 
-from itertools import combinations
+from functools import cache
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codesign_base import InputError
+from routing import throughput_bounds
 from routing.multicommodity import min_congestion
 from routing.network import Network
-from routing.throughput_bounds import any_wiring_bound, network_bound
+from routing.throughput_bounds import any_wiring_bound, least_link_bytes, network_bound
 
 
 @settings(max_examples=30, deadline=None)
@@ -65,6 +67,17 @@ def test_a_thin_bridge_is_found_by_a_cut() -> None:
     assert bound.binding == "cut" and bound.seconds == pytest.approx(25.0)
 
 
+def test_cuts_of_a_large_network_are_those_of_the_dense_solver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(3)
+    network = random_network(rng, hosts=60, switches=0)
+    demand = np.ones((60, 60)) - np.eye(60)
+    dense = network_bound(network, demand).terms["cut"]
+    monkeypatch.setattr(throughput_bounds, "_DENSE_NODES", 10)
+    assert network_bound(network, demand).terms["cut"] == pytest.approx(dense)
+
+
 def test_no_demand_and_refusals() -> None:
     network = random_network(np.random.default_rng(0), hosts=4, switches=0)
     assert network_bound(network, np.zeros((4, 4))).throughput == float("inf")
@@ -74,3 +87,93 @@ def test_no_demand_and_refusals() -> None:
         any_wiring_bound(np.zeros((2, 3)), 2, 1.0)
     with pytest.raises(InputError, match="degree 0"):
         any_wiring_bound(np.zeros((2, 2)), 0, 1.0)
+
+
+def _distances(joined: np.ndarray) -> np.ndarray:
+    """Hops in each of many networks by Floyd's algorithm, infinite where no way leads."""
+    n = joined.shape[1]
+    hops = np.where(joined, 1.0, np.inf)
+    hops[:, range(n), range(n)] = 0.0
+    for k in range(n):
+        hops = np.minimum(hops, hops[:, :, [k]] + hops[:, [k], :])
+    return hops
+
+
+@cache
+def _all_wirings(n: int, degree: int, bidirectional: bool) -> np.ndarray:
+    """Hops in every network of n hosts with at most so many ports in use each."""
+    found = [np.zeros((n, n), dtype=bool)]
+    pairs = combinations(range(n), 2) if bidirectional else permutations(range(n), 2)
+    for a, b in pairs:
+        for one in list(found):
+            if one[a].sum() < degree and one[:, b].sum() < degree:
+                if bidirectional and one[b].sum() == degree:
+                    continue
+                more = one.copy()
+                more[a, b] = True
+                more[b, a] |= bidirectional
+                found.append(more)
+    return _distances(np.array(found))
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from([(4, 1), (4, 2), (5, 1), (4, 3)]), st.booleans(), st.integers(0, 10**6),
+    st.floats(0.2, 1.0),
+)  # fmt: skip
+def test_no_wiring_at_all_takes_fewer_link_bytes(
+    size: tuple[int, int], both: bool, seed: int, share: float
+) -> None:
+    _hold_against_all(*size, both, seed, share)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("both", [False, True])
+def test_no_wiring_of_five_hosts_with_two_ports_takes_fewer_link_bytes(both: bool) -> None:
+    for seed in range(30):
+        _hold_against_all(5, 2, both, seed, 0.2 + 0.8 * seed / 30)
+
+
+def _hold_against_all(n: int, degree: int, both: bool, seed: int, share: float) -> None:
+    rng = np.random.default_rng(seed)
+    demand = rng.integers(1, 20, (n, n)) * (rng.random((n, n)) < share) * (1.0 - np.eye(n))
+    hops = _all_wirings(n, degree, both)
+    sent = demand > 0
+    best = (hops[:, sent] @ demand[sent]).min()
+    directed = least_link_bytes(demand, degree)
+    bound = least_link_bytes(demand, degree, both)
+    assert demand.sum() <= directed <= bound <= best
+    if degree == n - 1:
+        assert bound == best == demand.sum()
+
+
+def test_link_bytes_of_known_demands() -> None:
+    incast = np.zeros((12, 12))
+    incast[1:, 0] = 1.0
+    assert least_link_bytes(incast, 2) == 2 * 1 + 4 * 2 + 5 * 3
+    assert least_link_bytes(incast, 2, bidirectional=True) == 2 * (1 + 2 + 3 + 4 + 5) + 6
+    # Only sources see how far bytes of the first host go, only targets those to the second.
+    mixed = np.zeros((12, 12))
+    mixed[0, 2:5] = mixed[5:8, 1] = 1.0
+    assert least_link_bytes(mixed, 2) == 6 + 1
+    # The next two on a ring: two ports both ways lead to them, or to the two before.
+    near = np.roll(np.eye(9), 1, axis=1) + np.roll(np.eye(9), 2, axis=1)
+    assert least_link_bytes(near, 2) == 18
+    assert least_link_bytes(near, 2, bidirectional=True) == 18 + 9
+    assert least_link_bytes(np.ones((3, 3)) - np.eye(3), 8) == 6
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.6])
+def test_link_bytes_of_few_pairs_and_of_many_are_one_number(
+    share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(4)
+    demand = rng.random((30, 30)) * (rng.random((30, 30)) < share)
+    np.fill_diagonal(demand, 0.0)
+    monkeypatch.setattr(throughput_bounds, "_SMALL", 0)
+    for both in (False, True):
+        found = []
+        for dense in (-1.0, 2.0):
+            monkeypatch.setattr(throughput_bounds, "_DENSE", dense)
+            found.append(least_link_bytes(demand, 3, both))
+        assert found[0] == pytest.approx(found[1], rel=1e-12)

@@ -14,7 +14,7 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
-from routing.throughput_bounds import least_link_bytes
+from routing.throughput_bounds import least_link_bytes, within_hops
 from topoopt.bounds.collectives import GroupRates, farthest, group_sizes
 from topoopt.bounds.critical import (
     Span,
@@ -283,10 +283,7 @@ def _most_hops(tasks: TaskGraph, degree: int) -> FloatArray:
     """Link-bytes of each task, at most as `_task_hops` counts them."""
     collective = tasks.collective
     passed = tasks.passes * (group_sizes(tasks)[np.where(collective, tasks.first, 0)] - 1.0)
-    reached, levels = degree, 1
-    while reached < tasks.servers - 1:
-        levels += 1
-        reached += degree**levels
+    levels = len(within_hops(tasks.servers, degree)) + 1
     each = np.where(collective, passed, float(levels))
     return np.where(tasks.kind == TaskKind.COMPUTE, 0.0, each * tasks.size * tasks.copies)
 

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, TaskGraph
+from parallelism.taskgraph import TRANSFER, FloatArray, TaskGraph
 from routing.paths import ecmp_link_bytes, ecmp_routes
+from routing.throughput_bounds import least_link_bytes, within_hops
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
@@ -36,11 +37,7 @@ def port_seconds(tasks: TaskGraph, leaving: FloatArray, entering: FloatArray) ->
         No iteration is shorter, whatever the routes and rings: every byte leaves its source and
         enters its target. Needs no routes, which of many pairs take long to make.
     """
-    load = tasks.server_bytes()
-    for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True):
-        if len(group) > 1:
-            load[:, list(group)] += (len(group) - 1) / len(group) * amount
-    return sent_seconds(load, leaving, entering)
+    return sent_seconds(tasks.port_bytes(), leaving, entering)
 
 
 def sent_seconds(load: FloatArray, leaving: FloatArray, entering: FloatArray) -> float:
@@ -74,16 +71,16 @@ def least_hops(tasks: TaskGraph, degree: int) -> float:
     Returns
     -------
     float
-        At least 1. Of each server's transfers, the largest go to as many direct neighbours as it
-        has ports, the next to the square of that many at two hops, and so on, as in the Moore
-        bound; AllReduces go round rings of one hop. No direct network of the degree does with
-        less, whatever its wiring.
+        At least 1: those of `routing.throughput_bounds.least_link_bytes` for transfers, and one
+        for AllReduces, which go round rings. No direct network of the degree does with less,
+        whatever its wiring.
     """
-    moved, crossing = _nearest(tasks, degree)
-    return crossing / moved if moved > 0 else 1.0
+    rings, sent = _ring_bytes(tasks), tasks.pair_bytes()
+    moved = float(sent.sum()) + rings
+    return (least_link_bytes(sent, degree) + rings) / moved if moved > 0 else 1.0
 
 
-def link_seconds(tasks: TaskGraph, degree: int, rate: float) -> float:
+def link_seconds(tasks: TaskGraph, degree: int, rate: float, above: float = 0.0) -> float:
     """Return the seconds that all links of a direct network need for all bytes at their hops.
 
     Parameters
@@ -93,32 +90,26 @@ def link_seconds(tasks: TaskGraph, degree: int, rate: float) -> float:
         Ports of a server.
     rate : float
         Bytes/s of a port.
+    above : float
+        Seconds. What cannot be more, were every transfer to go as far as any must, is not worked
+        out: 0.
 
     Returns
     -------
     float
         No iteration is shorter on any wiring, since a byte takes at least `least_hops` links.
     """
-    _, crossing = _nearest(tasks, degree)
-    return crossing / (tasks.servers * degree * rate) * (1.0 - 1e-9)
+    rings, capacity = _ring_bytes(tasks), tasks.servers * degree * rate
+    farthest = len(within_hops(tasks.servers, degree)) + 1
+    if rings + farthest * float(tasks.moved()[2].sum()) <= above * capacity:
+        return 0.0
+    return (least_link_bytes(tasks.pair_bytes(), degree) + rings) / capacity * (1.0 - 1e-9)
 
 
-def _nearest(tasks: TaskGraph, degree: int) -> tuple[float, float]:
-    """Return the bytes that are sent, and these times the hops that `least_hops` counts."""
-    rings = sum(
-        (len(group) - 1) * amount
-        for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True)
-    )
-    if not (tasks.kind == TRANSFER).any():
-        return float(rings), float(rings)
-    sent = tasks.pair_bytes()
-    np.fill_diagonal(sent, 0.0)
-    sent = -np.sort(-sent, axis=1)
-    hops, within = np.ones(sent.shape[1]), degree
-    while within < hops.size:
-        hops[within:] += 1.0
-        within = degree * (within + 1)
-    return float(sent.sum()) + rings, float((sent * hops).sum()) + rings
+def _ring_bytes(tasks: TaskGraph) -> float:
+    """Return the bytes that all members of all rings send together."""
+    each = zip(tasks.groups, tasks.group_bytes().tolist(), strict=True)
+    return float(sum((len(group) - 1) * amount for group, amount in each))
 
 
 def routed_links(fabric: Fabric, tasks: TaskGraph) -> tuple[float, float]:
@@ -166,8 +157,7 @@ def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:
     float
         Seconds, at most those of `busiest`.
     """
-    compute = tasks.kind == COMPUTE
-    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
+    busy = tasks.device_seconds().max(initial=0.0)
     demand = given_demand(fabric, tasks)
     load = (ecmp_link_bytes(fabric.network, demand) / fabric.network.capacity).max(initial=0.0)
     return float(max(busy, load)) * (1.0 - 1e-9)
@@ -193,8 +183,7 @@ def busiest(fabric: AnyFabric, tasks: TaskGraph, enough: float = float("inf")) -
     if isinstance(fabric, DirectCircuits | WindowedCircuits):
         return least_time(fabric, tasks)
     fabric = of_servers(fabric)
-    compute = tasks.kind == COMPUTE
-    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
+    busy = tasks.device_seconds().max(initial=0.0)
     if busy * (1.0 - 1e-9) > enough:
         return float(busy) * (1.0 - 1e-9)
     load = (link_bytes(fabric, tasks, enough) / fabric.network.capacity).max(initial=0.0)

@@ -212,7 +212,7 @@ class Rewirer(Generic[P]):
             return None
         if spares and moves_too_often(tasks) and not weighted:
             return None
-        if limit < float("inf") and self._least_wired(tasks) > most:
+        if limit < float("inf") and self._too_long(tasks, most):
             return None
         seen: set[_Wires] = set()
         best = _Best(
@@ -272,10 +272,12 @@ class Rewirer(Generic[P]):
         bound = strategy_bound(tasks, cluster.degree, cluster.port_rate, lag).seconds
         return best.time <= (1.0 + gain) * bound
 
-    def _least_wired(self, tasks: TaskGraph) -> float:
-        """Return seconds that no iteration is shorter than, whatever the wiring and the routes."""
+    def _too_long(self, tasks: TaskGraph, most: float) -> bool:
+        """Say whether every iteration takes more seconds, whatever the wiring and the routes."""
         degree, rate = self.cluster.degree, self.cluster.port_rate
-        return max(port_seconds(tasks, self._ports, self._ports), link_seconds(tasks, degree, rate))
+        if port_seconds(tasks, self._ports, self._ports) > most:
+            return True
+        return link_seconds(tasks, degree, rate, most) > most
 
     @property
     def _ports(self) -> FloatArray:

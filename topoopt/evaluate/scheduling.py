@@ -152,11 +152,10 @@ def simulate_schedule(
         return Simulated(timeline.makespan, computing, own, ends, run.resolved, near, run.start)
     carried = carried_edges(tasks)
     tasks, place = _fused(fabric, tasks, schedule)
-    compute = tasks.kind == TaskKind.COMPUTE
-    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1)
+    busy = float(tasks.device_seconds().max(initial=0.0))
     alone = routed_least(fabric, tasks, task_orders(fabric, tasks))
     turn = longest_turn(tasks, alone, span_of(tasks, alone))
-    least = max(float(busy.max()), busiest_link(fabric, tasks), turn)
+    least = max(busy, busiest_link(fabric, tasks), turn)
     if least > limit:
         return _too_long(tasks, 0)
     many = unroll(tasks, ITERATIONS, (place[carried[0]], place[carried[1]]))
@@ -165,7 +164,7 @@ def simulate_schedule(
     ends = run.finish.reshape(ITERATIONS, tasks.tasks).max(axis=1, initial=0.0)
     period = float(np.diff(ends)[1:-1].max())
     own = replace(tasks, priority=None if priority is None else priority[: tasks.tasks])
-    return Simulated(max(period, least), float(busy.max()), own, ends, run.resolved)
+    return Simulated(max(period, least), busy, own, ends, run.resolved)
 
 
 def _costly(fabric: Fabric, tasks: TaskGraph) -> bool:

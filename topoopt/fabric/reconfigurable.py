@@ -2,9 +2,7 @@
 
 from typing import TypeAlias
 
-import numpy as np
-
-from parallelism.taskgraph import TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, run_fluid
@@ -105,21 +103,7 @@ def least_time(fabric: Reconfigurable, tasks: TaskGraph) -> float:
         No iteration is shorter, whatever the circuits: a transfer leaves and enters a server at
         least once, and so does every byte of a ring AllReduce on each of its servers.
     """
-    compute = tasks.kind == TaskKind.COMPUTE
-    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
-    moves = tasks.kind == TaskKind.TRANSFER
-    load = np.zeros((2, tasks.servers))
-    load[0] = np.bincount(tasks.first[moves], weights=tasks.size[moves], minlength=tasks.servers)
-    load[1] = np.bincount(tasks.second[moves], weights=tasks.size[moves], minlength=tasks.servers)
-    reduces = tasks.collective
-    reduced = np.bincount(
-        tasks.first[reduces],
-        weights=tasks.passes[reduces] * tasks.size[reduces],
-        minlength=len(tasks.groups),
-    )
-    for group, amount in zip(tasks.groups, reduced.tolist(), strict=True):
-        if len(group) > 1:
-            load[:, list(group)] += (len(group) - 1) / len(group) * amount
-    leaving = fabric.degree * fabric.rate
+    busy = tasks.device_seconds().max(initial=0.0)
+    ports = tasks.port_bytes().max(initial=0.0) / (fabric.degree * fabric.rate)
     # Sums in another order must not rule out what is exactly as fast.
-    return float(max(busy, load.max(initial=0.0) / leaving)) * (1.0 - 1e-9)
+    return float(max(busy, ports)) * (1.0 - 1e-9)

@@ -1,9 +1,7 @@
 """Simulate one training iteration, by either model."""
 
-import numpy as np
-
 from codesign_base import InputError
-from parallelism.taskgraph import TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, run_fluid
 from topoopt.fabric.packets import PacketRun, run_packets
@@ -89,17 +87,13 @@ def timeline_of(fabric: Fabric, tasks: TaskGraph, run: Run | PacketRun) -> Timel
     -------
     Timeline
     """
-    compute = tasks.kind == TaskKind.COMPUTE
-    busy = np.bincount(
-        tasks.first[compute], weights=tasks.size[compute], minlength=tasks.devices
-    ).astype(np.float64)
     return Timeline(
         start=run.start,
         finish=run.finish,
         makespan=run.makespan,
         binding=run.binding,
         link_bytes=link_bytes(fabric, tasks),
-        device_busy=busy,
+        device_busy=tasks.device_seconds(),
     )
 
 

@@ -155,7 +155,7 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -
     float64 array, shape (links,)
     """
     total = _carried(fabric, *_sent(fabric, tasks))
-    amounts = [pair for pair in _reduced(tasks) if len(pair[0]) > 1 and pair[1] > 0]
+    amounts = _reduced(tasks)
     fabric.prepare((group for group, _ in amounts), given=True)
     if enough < float("inf"):
         # Rings that are still to be chosen take long, and are often no longer needed.
@@ -168,8 +168,7 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -
             given = False
             fabric.prepare(other for other, _ in amounts[number:])
         streams = fabric.group_streams(group)
-        sent = _ring_edge_bytes(len(group), amount, streams.rings)
-        total[streams.links] += streams.weights * sent
+        total[streams.links] += streams.weights * (amount / streams.rings)
     return total
 
 
@@ -324,15 +323,12 @@ def _demand(fabric: Fabric, tasks: TaskGraph, *, chosen: bool) -> FloatArray:
     hosts = fabric.network.hosts
     total = _transferred(fabric, tasks)
     for group, amount in _reduced(tasks):
-        if len(group) < 2 or amount <= 0:
-            continue
-        size = len(group)
         if fabric.rings.get(group):
             edges = fabric.ring_edges(group)
-            np.add.at(total, edges, _ring_edge_bytes(size, amount, edges.shape[0]))
+            np.add.at(total, edges, amount / edges.shape[0])
         elif chosen:
             members = np.array(group)
-            total[members[:, None] * hosts + members] += _ring_edge_bytes(size, amount, size - 1)
+            total[members[:, None] * hosts + members] += amount / (len(group) - 1)
     total = total.reshape(hosts, hosts)
     np.fill_diagonal(total, 0.0)
     return total
@@ -347,10 +343,6 @@ def _transferred(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
 
 
 def _reduced(tasks: TaskGraph) -> list[tuple[tuple[int, ...], float]]:
-    """Return the groups with the bytes that all their collectives pass on, see `TaskGraph`."""
-    reduced = tasks.group_bytes()
-    return list(zip(tasks.groups, reduced.tolist(), strict=True))
-
-
-def _ring_edge_bytes(size: int, amount: float, rings: int) -> float:
-    return (size - 1) / size * amount / rings
+    """Return the groups whose collectives send anything, with what each member sends."""
+    sent = zip(tasks.groups, tasks.member_bytes().tolist(), strict=True)
+    return [(group, amount) for group, amount in sent if amount > 0]

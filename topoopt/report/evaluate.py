@@ -6,13 +6,13 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, traffic_of
-from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import Timeline, critical_path
 from topoopt.plan.arithmetic import SIMULATED, require_same
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt, rebuild
+from topoopt.studies.demand import ring_demand
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +85,7 @@ def simulate_again(plan: Plan) -> Evaluation:
         ) from None
     require_same("iteration_time_s", plan.iteration_time_s, simulated.time, SIMULATED)
     tasks = simulated.tasks
+    traffic = traffic_of(tasks)
     devices = np.bincount(tasks.server_of_device, minlength=tasks.servers)
     busy = np.bincount(
         tasks.server_of_device, weights=timeline.device_busy, minlength=tasks.servers
@@ -98,18 +99,6 @@ def simulate_again(plan: Plan) -> Evaluation:
         critical=critical_path(tasks, timeline),
         home=home,
         server_busy=busy[home] / devices[home],
-        allreduce=ring_bytes(built.fabric, tasks),
-        transfers=traffic_of(tasks).transfers,
+        allreduce=ring_demand(built.fabric, traffic),
+        transfers=traffic.transfers,
     )
-
-
-def ring_bytes(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
-    """Return the bytes that each server sends to each other one along the rings of collectives."""
-    hosts = fabric.network.hosts
-    sent = np.zeros(hosts * hosts)
-    traffic = traffic_of(tasks)
-    for group, amount in zip(traffic.groups, traffic.group_bytes.tolist(), strict=True):
-        edges = fabric.ring_edges(group)
-        share = 2.0 * (len(group) - 1) / len(group) * amount / len(edges)
-        np.add.at(sent, edges.ravel(), share)
-    return sent.reshape(hosts, hosts)

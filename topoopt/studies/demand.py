@@ -38,13 +38,18 @@ def demand_matrix(network: Network, traffic: Traffic, *, allreduce: bool = True)
 
 
 def total_demand(fabric: Fabric, traffic: Traffic) -> FloatArray:
-    """Return the bytes of each server pair, transfers and ring edges; shape (hosts, hosts).
+    """Return the bytes of each server pair, transfers and ring edges; shape (hosts, hosts)."""
+    return traffic.transfers + ring_demand(fabric, traffic)
 
-    Each ring edge of a group of g servers with R rings carries 2 (g - 1) / g S / R bytes.
+
+def ring_demand(fabric: Fabric, traffic: Traffic) -> FloatArray:
+    """Return the bytes of each server pair along the rings of groups; shape (hosts, hosts).
+
+    Each edge of a group with R rings carries one part in R of what a member sends.
     """
-    demand = traffic.transfers.astype(np.float64).ravel()
-    for group, size in zip(traffic.groups, traffic.group_bytes.tolist(), strict=True):
+    hosts = fabric.network.hosts
+    demand = np.zeros(hosts * hosts)
+    for group, sent in zip(traffic.groups, traffic.member_bytes().tolist(), strict=True):
         edges = fabric.ring_edges(group)
-        each = 2.0 * (len(group) - 1) / len(group) * size / edges.shape[0]
-        np.add.at(demand, edges.ravel(), each)
-    return demand.reshape(traffic.transfers.shape)
+        np.add.at(demand, edges.ravel(), sent / edges.shape[0])
+    return demand.reshape(hosts, hosts)

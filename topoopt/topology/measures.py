@@ -9,15 +9,10 @@ from parallelism.taskgraph import Traffic
 from routing.multicommodity import min_congestion
 from routing.network import FloatArray
 from routing.paths import hop_distances
-from routing.throughput_bounds import host_seconds
+from routing.throughput_bounds import host_seconds, network_bound
 from topoopt.topology.moore import moore_bound
 from topoopt.topology.spectrum import spectral_gap
-from topoopt.topology.throughput import (
-    RateBound,
-    best_wiring_seconds,
-    rate_upper_bound,
-    routed_rate,
-)
+from topoopt.topology.throughput import best_wiring_seconds, routed_rate
 from topoopt.topology.zoo.registry import BuiltFabric
 
 # The best routing is sought to 1 % up to this many servers, to 5 % beyond; never for more pairs
@@ -65,7 +60,8 @@ class Measures:
         What the best routing found carries: `routing.multicommodity.min_congestion`, or where
         that would take long equal-cost routing.
     throughput_limit : str
-        What the upper bound comes from: server, distance, cut, or dual (of the best routing).
+        What the upper bound comes from, as in `routing.throughput_bounds.network_bound`: host,
+        hops, cut, or dual (of the best routing).
     certified_gap : float
         ``throughput_upper / throughput_lower - 1``: no routing of this network is faster than
         equal-cost routing by more.
@@ -143,14 +139,12 @@ def measure(
     between = distance[:n, :n]
     full = 1.0 / host_seconds(network, demand)
     carried = routed_rate(network, loads)
-    bound = rate_upper_bound(network, demand, distance)
-    best = carried
+    best, lengths = carried, None
     if np.count_nonzero(demand) <= _MOST_PAIRS:
         small = n <= _SMALL
         routed = min_congestion(network, demand, 0.01 if small else 0.05, rounds=_ROUNDS)
-        best = max(best, routed.throughput)
-        if routed.lower_bound * bound.rate > 1.0:
-            bound = RateBound(1.0 / routed.lower_bound, "dual")
+        best, lengths = max(best, routed.throughput), routed.lengths
+    bound = network_bound(network, demand, lengths)
     moved = given.transfers
     direct = network.switches == 0
     moore = moore_bound(n, built.degree, built.bidirectional) if direct else None
@@ -177,10 +171,10 @@ def measure(
         max_link_utilisation=full / carried,
         throughput_lower=carried / full,
         # The routes prove that the bound is no lower than what they carry, but for rounding.
-        throughput_upper=max(bound.rate, best) / full,
+        throughput_upper=max(bound.throughput, best) / full,
         throughput_best=best / full,
         throughput_limit=bound.binding,
-        certified_gap=max(bound.rate / carried - 1.0, 0.0),
+        certified_gap=max(bound.throughput / carried - 1.0, 0.0),
         busiest_link_s=None if traffic is None else 1.0 / carried,
         best_wiring_s=None if traffic is None else fastest,
         wiring_gap=max(1.0 / best / fastest - 1.0, 0.0) if fastest else None,

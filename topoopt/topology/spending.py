@@ -8,7 +8,7 @@ import numpy as np
 from parallelism.taskgraph import Traffic
 from topoopt.topology.choosing import RingChooser
 from topoopt.topology.matching import FloatArray
-from topoopt.topology.split import group_load, groups_by_load
+from topoopt.topology.split import groups_by_load
 from topoopt.topology.totient import totient_permutations
 from topoopt.topology.wiring import Wiring
 
@@ -106,7 +106,7 @@ class _Waiting:
         self.wiring = wiring
         self.chooser = chooser
         self.groups = traffic.groups
-        self.load = group_load(traffic)
+        self.load = traffic.member_bytes()
         index = {group: g for g, group in enumerate(traffic.groups)}
         self.wired: list[list[int]] = [[] for _ in traffic.groups]
         for ring in wiring.rings:

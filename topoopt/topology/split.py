@@ -12,7 +12,6 @@ from math import inf
 import numpy as np
 
 from parallelism.taskgraph import Traffic
-from topoopt.topology.matching import FloatArray
 
 # Share of a server's bytes below which all groups that it sends them for get no ports.
 _MINOR = 0.01
@@ -37,15 +36,9 @@ def degree_for_allreduce(traffic: Traffic, degree: int) -> int:
     return min(degree, max(1, _ceil(degree * reduced / total)))
 
 
-def group_load(traffic: Traffic) -> FloatArray:
-    """Bytes that each member of each group sends in its ring, 2 (n - 1) / n S; shape (groups,)."""
-    sizes = np.array([len(group) for group in traffic.groups], dtype=np.float64)
-    return np.asarray(2.0 * (sizes - 1.0) / sizes * traffic.group_bytes, dtype=np.float64)
-
-
 def groups_by_load(traffic: Traffic) -> list[int]:
     """Return group indices by decreasing bytes, ties by members."""
-    load = group_load(traffic)
+    load = traffic.member_bytes()
     return sorted(range(len(traffic.groups)), key=lambda g: (-load[g], traffic.groups[g]))
 
 
@@ -65,7 +58,7 @@ def main_traffic(traffic: Traffic) -> Traffic:
         Without groups for which, together, each of their members sends under a hundredth of its
         bytes, the least first; the same object if there are none, or only such.
     """
-    load = group_load(traffic)
+    load = traffic.member_bytes()
     spare = traffic.transfers.sum(axis=1)
     for group, amount in zip(traffic.groups, load.tolist(), strict=True):
         spare[list(group)] += amount
@@ -109,7 +102,7 @@ def ports_by_server(traffic: Traffic, ports: int, ring_ports: Sequence[int]) -> 
     list of int
         Ports of each group, in the order of ``traffic.groups``.
     """
-    load = group_load(traffic)
+    load = traffic.member_bytes()
     left = np.full(traffic.servers, ports, dtype=np.int64)
     shares = [0] * len(traffic.groups)
     waiting = [(-inf, rank, g) for rank, g in enumerate(groups_by_load(traffic)) if load[g] > 0]

@@ -1,72 +1,16 @@
-"""How much of a demand a network can carry: what its routes do, and what no routing exceeds.
-
-Rates are in multiples of the demand a second: at rate t, D[i, j] t bytes a second go from server
-i to server j.
-"""
-
-from dataclasses import dataclass
+"""How fast a network's routes carry a demand, and how fast no wiring carries it."""
 
 import numpy as np
 
 from codesign_base import InputError
 from parallelism.taskgraph import Traffic
-from routing.network import FloatArray, IntArray, Network
-from routing.throughput_bounds import host_seconds, sweep_seconds
-from topoopt.topology.spectrum import cut_order
-
-
-@dataclass(frozen=True, slots=True)
-class RateBound:
-    """An upper bound on the rate of a demand, and what it comes from.
-
-    Parameters
-    ----------
-    rate : float
-        Multiples of the demand a second.
-    binding : str
-        "server" (a server's own ports), "distance" (bytes x hops over all links) or "cut".
-    """
-
-    rate: float
-    binding: str
+from routing.network import FloatArray, Network
+from routing.throughput_bounds import least_link_bytes
 
 
 def routed_rate(network: Network, loads: FloatArray) -> float:
-    """Return the rate at which the busiest link is full, from the bytes that each carries."""
+    """Return how often a second a demand is served, from the bytes that it puts on each link."""
     return 1.0 / float((loads / network.capacity).max())
-
-
-def rate_upper_bound(network: Network, demand: FloatArray, distance: IntArray) -> RateBound:
-    """Return a rate that no routing of this network exceeds.
-
-    Parameters
-    ----------
-    network : Network
-    demand : float64 array, shape (hosts, hosts)
-        Bytes, not all zero; zero diagonal.
-    distance : int64 array, shape (nodes, nodes)
-        `routing.paths.hop_distances`.
-
-    Returns
-    -------
-    RateBound
-        The least of: the ports of the busiest server; all links full with every byte on a
-        shortest path; and the cuts between a first and a last part of the nodes, in the order
-        of their numbers and in that of `topoopt.topology.spectrum.cut_order`.
-    """
-    hosts = network.hosts
-    needed = float((demand * distance[:hosts, :hosts]).sum())
-    bounds = [
-        RateBound(1.0 / host_seconds(network, demand), "server"),
-        RateBound(float(network.capacity.sum()) / needed, "distance"),
-    ]
-    orders = [cut_order(network)]
-    if not network.switches:
-        orders.append(np.arange(network.nodes, dtype=np.float64))
-    for key in orders:
-        seconds = sweep_seconds(network, demand, np.argsort(key, kind="stable"))
-        bounds.append(RateBound(1.0 / seconds, "cut"))
-    return min(bounds, key=lambda bound: bound.rate)
 
 
 def best_wiring_seconds(
@@ -96,28 +40,16 @@ def best_wiring_seconds(
 
     Notes
     -----
-    At most d + d^2 + ... servers are within k hops of a server (bidirectional: the Moore bound),
-    so of the transfers of each server at least those beyond its heaviest partners take more.
-    AllReduces take one hop a byte. All links together carry N d bandwidth. (The bound of A.
-    Singla, P. B. Godfrey and A. Kolla, "High throughput data center topology design", NSDI 2014,
-    for a given demand.)
+    The larger of two: what the busiest server's ports take, and link-bytes over all links, which
+    together carry N d bandwidth. Of transfers these are at least
+    `routing.throughput_bounds.least_link_bytes`; AllReduces take one hop a byte.
     """
     if degree < 1 or not bandwidth > 0:
         raise InputError(f"degree {degree} and bandwidth {bandwidth}; give positive numbers")
     n = traffic.servers
-    sizes = np.array([len(group) for group in traffic.groups], dtype=np.float64)
-    ring = 2.0 * (sizes - 1.0) / sizes * traffic.group_bytes
     busy = np.maximum(traffic.transfers.sum(axis=0), traffic.transfers.sum(axis=1))
-    for group, sent in zip(traffic.groups, ring, strict=True):
+    for group, sent in zip(traffic.groups, traffic.member_bytes().tolist(), strict=True):
         busy[list(group)] += sent
-    total = traffic.transfer_sent()
-    rows = np.cumsum(-np.sort(-traffic.transfers, axis=1), axis=1)
-    columns = np.cumsum(-np.sort(-traffic.transfers, axis=0), axis=0)
-    crossings = float((sizes * ring).sum()) + total
-    reached, level = degree, degree
-    while level > 0 and reached < n - 1:
-        within = min(float(rows[:, reached - 1].sum()), float(columns[reached - 1].sum()))
-        crossings += total - within
-        level *= degree - 1 if bidirectional else degree
-        reached += level
+    crossings = traffic.allreduce_sent()
+    crossings += least_link_bytes(traffic.transfers, degree, bidirectional)
     return max(crossings / (n * degree * bandwidth), float(busy.max()) / (degree * bandwidth))

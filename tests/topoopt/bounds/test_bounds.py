@@ -14,10 +14,8 @@ from parallelism.graph import Mode, ModelGraph
 from parallelism.search.space import legal_degrees
 from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.taskgraph import traffic_of
-from routing import throughput_bounds
 from routing.network import Network
 from routing.paths import ecmp_routes
-from routing.throughput_bounds import least_link_bytes
 from topoopt.bounds.bounds import Wirings, space_bound, strategy_bound
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
@@ -98,32 +96,6 @@ def test_bounds_hold_for_every_strategy_on_every_wiring_of_four_servers(bandwidt
     assert tried > 1000
 
 
-def test_hop_bound_equals_a_brute_force_over_all_wirings():
-    rng = np.random.default_rng(5)
-    for _ in range(5):
-        demand = rng.integers(0, 20, size=(4, 4)).astype(float)
-        np.fill_diagonal(demand, 0)
-        sent = demand > 0
-        for degree in (1, 2, 3):
-            best = np.inf
-            for wiring in all_wirings(4, degree):
-                distance = np.full((4, 4), np.inf)
-                for v in range(4):
-                    distance[v, v] = 0
-                    distance[v, list(wiring[v])] = 1
-                for k in range(4):
-                    distance = np.minimum(distance, distance[:, [k]] + distance[[k]])
-                best = min(best, float((demand[sent] * distance[sent]).sum()))
-            bound = least_link_bytes(demand, degree)
-            assert bound <= best
-            if degree == 3:
-                assert bound == best == demand.sum()
-
-
-def test_more_ports_than_partners_are_one_hop():
-    assert least_link_bytes(np.ones((3, 3)) - np.eye(3), 8) == 6
-
-
 def test_terms_by_hand():
     graph = ModelGraph("tiny", (operator("a", [], 0), operator("b", [0], 0)), 1)
     builder = TaskGraphBuilder(graph, FakeCompute(with_update=False), FakeServer(), 2, BATCH)
@@ -136,15 +108,3 @@ def test_terms_by_hand():
         traffic_of(builder.build(Strategy((OperatorConfig(2, 1, Mode.OUTPUT, (0, 1)),) * 2))).groups
         == ()
     )
-
-
-@pytest.mark.parametrize("share", [0.02, 0.1, 0.6])
-def test_link_bytes_of_few_pairs_and_of_many_are_one_number(share, monkeypatch) -> None:
-    rng = np.random.default_rng(4)
-    demand = rng.random((30, 30)) * (rng.random((30, 30)) < share)
-    np.fill_diagonal(demand, 0.0)
-    found = []
-    for dense in (-1.0, 2.0):
-        monkeypatch.setattr(throughput_bounds, "_DENSE", dense)
-        found.append(least_link_bytes(demand, 3))
-    assert found[0] == pytest.approx(found[1], rel=1e-12)

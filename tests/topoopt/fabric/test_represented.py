@@ -15,10 +15,13 @@ from routing.merging import merge_equivalent_links
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.evaluate.routed import direct_fabric
+from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
+from topoopt.fabric.reconfigurable import least_time
 from topoopt.fabric.represented import tasks_over, tasks_within, whole_size, whole_tasks
 from topoopt.fabric.tasks import demand_of, link_bytes
+from topoopt.fabric.transport import IDEAL
 from topoopt.problem.job import Job, nvlink_server
 from topoopt.topology.fabrics import fat_tree, ideal_switch, merged_fat_tree, random_regular
 from topoopt.topology.finder import find_topology
@@ -122,6 +125,42 @@ def test_one_rank_of_each_stage_stands_for_all_replicas(families):
         assert reduced.devices == layout.pipeline
         compute = reduced.kind == TaskKind.COMPUTE
         assert np.bincount(reduced.first[compute]).min() > 0
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_ports_and_devices_carry_what_the_tasks_say_one_by_one(families, number):
+    """Without the circuits' own routes, only servers' bytes and seconds of devices bound them."""
+    own = families[number]
+    layout = next(each for each in own.layouts() if each.data == 8 and each.pipeline > 1)
+    placement = own.placements(layout)[0]
+    schedule = schedule_of(layout, own.batch)
+    loads = own.loads(placement)
+    whole = iteration_tasks(placement, schedule, loads)
+    reduced = reduced_tasks(placement, schedule, loads, gain=1)
+    assert reduced is not None and reduced.tasks < whole.tasks
+    out, into = np.zeros(own.servers), np.zeros(own.servers)
+    seconds = np.zeros(whole.devices)
+    for kind, first, second, size in zip(
+        whole.kind, whole.first, whole.second, whole.size, strict=True
+    ):
+        if kind == TaskKind.COMPUTE:
+            seconds[first] += size
+        elif kind == TaskKind.TRANSFER:
+            out[first] += size
+            into[second] += size
+        else:
+            group = list(whole.groups[first])
+            each = (len(group) - 1) / len(group) * size * (2 if kind == TaskKind.ALLREDUCE else 1)
+            out[group] += each
+            into[group] += each
+    np.testing.assert_allclose(whole.device_seconds(), seconds, rtol=1e-9)
+    assert reduced.device_seconds().max() == pytest.approx(seconds.max(), rel=1e-9)
+    for tasks in (whole, reduced):
+        np.testing.assert_allclose(tasks.port_bytes(), (out, into), rtol=1e-9)
+        for rate in (1e6, 1e20):
+            circuits = DirectCircuits("sip-ml", own.servers, 2, rate, 0.0, 0.5, IDEAL)
+            least = max(seconds.max(), out.max() / (2 * rate), into.max() / (2 * rate))
+            assert least_time(circuits, tasks) == pytest.approx(least, rel=1e-8)
 
 
 def test_unlike_servers_stand_for_themselves(families):

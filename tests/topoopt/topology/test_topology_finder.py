@@ -18,7 +18,6 @@ from topoopt.topology.finder import DegreeTooSmallError, Topology, find_topology
 from topoopt.topology.network_json import network_graph
 from topoopt.topology.split import (
     degree_for_allreduce,
-    group_load,
     main_traffic,
     ports_by_server,
     ports_by_total,
@@ -198,11 +197,11 @@ def test_groups_that_reduce_next_to_nothing_are_left_out() -> None:
 def test_what_is_left_out_is_little_for_every_member(traffic: Traffic) -> None:
     main = main_traffic(traffic)
     assert main.transfers is traffic.transfers
-    load = dict(zip(traffic.groups, group_load(traffic).tolist(), strict=True))
+    load = dict(zip(traffic.groups, traffic.member_bytes().tolist(), strict=True))
     sent = traffic.transfers.sum(axis=1)
     for group, amount in load.items():
         sent[list(group)] += amount
-    kept = dict(zip(main.groups, group_load(main).tolist(), strict=True))
+    kept = dict(zip(main.groups, main.member_bytes().tolist(), strict=True))
     assert kept.items() <= load.items()
     assert bool(kept) == bool(load)
     left_out = np.zeros(traffic.servers)
@@ -234,7 +233,7 @@ def test_no_other_shares_load_a_ring_less(seed: int) -> None:
     shares = ports_by_server(traffic, ports, each)
     rings = [share // ring for share, ring in zip(shares, each, strict=True)]
     assert sum(shares) <= ports and [r * n for r, n in zip(rings, each, strict=True)] == shares
-    load = group_load(traffic)
+    load = traffic.member_bytes()
 
     def worst(counts: tuple[int, ...]) -> float:
         return max(one / n if n else math.inf for one, n in zip(load, counts, strict=True))
