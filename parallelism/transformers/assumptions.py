@@ -79,6 +79,11 @@ def assumptions_of(
         f"messages to other servers count {1 / reached:g} times their bytes: long ones reach "
         f"{reached:g} of a NIC's rate",
     ]
+    if implementation.iteration_s:
+        found.append(
+            f"{implementation.stack} takes {implementation.iteration_s:g} s an iteration beside "
+            "what is computed and sent, which counts as compute"
+        )
     schedule, stages = placement.layout.schedule, placement.layout.pipeline
     megatron = implementation.stack.startswith(("megatron", "nemo"))
     if megatron and stages > 1 and schedule not in ("1f1b", *LOOPED):

@@ -111,9 +111,10 @@ def enumerate_layouts(
             limits, remedy = f" with {asked}", f"leave out some of that, {remedy}"
         if asked and refused and all(refused):  # no degrees that fill the GPUs divide the model
             remedy = refused[0].removeprefix("layout: ")
+        experts = 1 if model.experts is None else model.experts.count
         for name, whole, of in (
             ("tensor", gpus, "GPUs"), ("context", gpus, "GPUs"), ("pipeline", gpus, "GPUs"),
-            ("context", sequence, "tokens of a sample"),
+            ("context", sequence, "tokens of a sample"), ("expert", experts, "experts of a layer"),
         ):  # fmt: skip
             degrees = getattr(wanted, name)
             if degrees and all(whole % degree for degree in degrees):
@@ -121,6 +122,12 @@ def enumerate_layouts(
                 fault = f"{whole} {of} are no multiple of {name} {given}"
                 remedy = f"{fault}; give a divisor, or leave it out"
                 break
+        if wanted.tensor and min(wanted.tensor) > gpus_per_server and not wanted.across_servers:
+            remedy = (
+                "tensor-parallel groups stay within a server of "
+                f"{counted(gpus_per_server, 'GPU')}; give a divisor of that, or "
+                "allow them across servers (--tensor-across-servers, Choices(across_servers=True))"
+            )
         raise InfeasibleError(
             f"model {model.name!r}: no layout fills {counted(gpus, 'GPU')} with a global batch of "
             f"{counted(global_batch, 'sample')} of {counted(sequence, 'token')}{limits}; {remedy}",

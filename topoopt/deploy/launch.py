@@ -219,6 +219,11 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
         why = f"torchtitan v0.2 has no models with {missing} and cannot run this one"
         return [], [f"{why}: torchtitan.toml is not written"]
     notes = []
+    if job.model.experts is not None:
+        notes.append(
+            "torchtitan v0.2 has llama4, qwen3, deepseek_v3 and gpt_oss with experts: of any other "
+            "model torchtitan.toml holds the layout only, and its layers are to be added there"
+        )
     if not (stack := job.implementation.stack).startswith("fsdp2"):
         notes.append(
             f"times and memory of the plan are those of the stack {stack!r}, not of torchtitan; "

@@ -62,6 +62,7 @@ def test_a_plan_says_that_megatron_lacks_its_schedule(stack, schedule, said):
         ({"context": (3,)}, "16 GPUs are no multiple of context 3; give a divisor"),
         ({"tensor": (3, 5)}, "16 GPUs are no multiple of tensor 3 or 5; give a divisor"),
         ({"pipeline": (32,)}, "16 GPUs are no multiple of pipeline 32; give a divisor"),
+        ({"tensor": (16,)}, "tensor-parallel groups stay within a server of "),
     ],
 )
 def test_degrees_that_divide_nothing_are_named(asked, said):

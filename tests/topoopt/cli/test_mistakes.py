@@ -25,6 +25,7 @@ CASES = {
     "empty folder": (["plan", "./empty", *CLUSTER], ["'./empty'", "config.json"]),
     "download": (["plan", "meta/Llama-3-8B", *CLUSTER], ["'meta/Llama-3-8B'", "config.json"]),
     "no batch": (LLM[:-2], ["'llama3-8b'", "--global-batch"]),
+    "tensor over servers": ([*LLM, "--tensor", "16"], ["stay within", "--tensor-across-servers"]),
     "degree of tensor": ([*LLM, "--tensor", "3"], ["no multiple of --tensor 3", "leave it out"]),
     "near transformer": (
         ["plan", "lama3-8b", *CLUSTER, "--global-batch", "64"], ["'lama3-8b'", "'llama3-8b'"]
