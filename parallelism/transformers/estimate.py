@@ -34,15 +34,15 @@ def estimated_seconds(
     ranks of one server a stage: passes in the order of the schedule, with what they send and wait
     for. The ports of a server carry its messages one after another. Weights that are gathered for
     the first passes and gradients that are reduced after the last ones get the ports when no
-    message does, and of the time of a message a share. Left out is what comes into ports, that
-    messages which are there at once share them and all end late, latencies, and that stages whose
-    ranks are on one server share its ports for the messages of their passes.
+    message does, and of the time of a message a share. Stages whose ranks are on one server share
+    its ports: half of what the others send goes first. Left out is what comes into ports, that
+    messages which are there at once share them and all end late, and latencies.
     """
     sent = part_bytes(placement, loads)
+    # Of what the other stages on a server send, half goes before what one waits for.
+    rate /= 0.5 * (1.0 + placement.ranks_per_server / sent.ranks)
     beside = sent.context + loads.beside * sent.tokens
     after = sent.heads + (1.0 - loads.beside) * sent.tokens
-    # Stages on one server sum their gradients one after another: half of the others come first.
-    turns = 0.5 * (1.0 + placement.ranks_per_server / sent.ranks)
     ends = stage_ends(
         schedule.passes, schedule.parts, schedule.microbatches, placement.layout.zero, PIECES,
         PassSends(
@@ -50,8 +50,8 @@ def estimated_seconds(
             (beside + sent.inputs) / rate,
             (after + sent.tensor) / rate,
             sent.outputs / rate,
-            turns * sent.weights / rate,
-            turns * sent.gradients / rate,
+            sent.weights / rate,
+            sent.gradients / rate,
         ),
         loads.exposed, 1.0 / sent.ranks,
     )  # fmt: skip

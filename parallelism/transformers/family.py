@@ -25,7 +25,7 @@ from parallelism.transformers.limits import MOST_WIDTH
 from parallelism.transformers.loads import Loads, loads_of
 from parallelism.transformers.memory import MemoryUse, memory_use
 from parallelism.transformers.placed_tasks import iteration_tasks
-from parallelism.transformers.placement import Placement, axis_orders
+from parallelism.transformers.placement import Placement, axis_orders, different_orders
 from parallelism.transformers.published import published_layouts
 from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
@@ -174,6 +174,14 @@ class LayoutFamily:
     def placements(self, layout: Layout) -> list[Placement]:
         """Return every placement of a layout that puts ranks on other servers, Megatron's first."""
         return [Placement(layout, self.server.gpus, order) for order in axis_orders(layout)]
+
+    def unlike_placements(self, layout: Layout) -> list[Placement]:
+        """Return placements that put other ranks together on servers, Megatron's first.
+
+        On a switch any other one of `placements` takes as long as one of these.
+        """
+        gpus = self.server.gpus
+        return [Placement(layout, gpus, order) for order in different_orders(layout, gpus)]
 
     def loads(self, placement: Placement, far: Set[str] | None = None) -> Loads:
         """Return what a placed layout asks of devices and network; see `loads_of`."""

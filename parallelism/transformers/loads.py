@@ -1,7 +1,7 @@
 """What one iteration of a placed layout asks of devices and network, in numbers."""
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -152,16 +152,41 @@ def loads_of(
     device's; what crosses servers is left to the network. Of a group that spans servers, what
     its members on one server exchange is not counted besides.
     """
-    layout = placement.layout
+    spanning = frozenset(_far_groups(placement) if far is None else far)
+    found = _loads(model, placement.layout, rates, server, implementation, spanning, sequence)
+    if implementation.forwarded_tokens:
+        found = replace(found, expert_bytes=found.expert_bytes * _crossing(model, placement))
+    stays = _stays(placement) if far is None else np.zeros(0)
+    if not stays.any():
+        return found
+    # What the parts of one server send each other takes its own links, and the sender's time.
+    size = found.boundary_bytes / placement.layout.tensor * near_links(server).inter_efficiency
+    once = collective_seconds("send", size, GroupPlacement(2, 2), near_links(server))
+    seconds = found.seconds.copy()
+    seconds[PassKind.FORWARD, :-1] += once * stays
+    seconds[PassKind.BACKWARD, 1:] += once * stays
+    return replace(found, seconds=seconds)
+
+
+@lru_cache(maxsize=16)
+def _loads(
+    model: Transformer,
+    layout: Layout,
+    rates: GpuRates,
+    server: Server,
+    implementation: Implementation,
+    far: frozenset[str],
+    sequence: int | None,
+) -> Loads:
+    """Return what a layout asks for wherever its ranks are, but for the groups that span servers.
+
+    Of tokens one copy an expert is sent.
+    """
     parts = parts_of(model, layout)
     near = near_links(server)
-    placed = far is None
-    far = _far_groups(placement) if far is None else far
     sends = pipeline_send(model, layout, implementation, sequence=sequence)
     outputs = [one for one in sends if one.group == "pipeline" and one.when == "forward"]
-    known = _columns(
-        model, layout.of_layers, rates, server, implementation, frozenset(far), sequence
-    )
+    known = _columns(model, layout.of_layers, rates, server, implementation, far, sequence)
     scales = scale_seconds(layout, Links.of_server(server, 1.0), implementation)
     alike = alike_parts(model, layout)
     columns: dict[int, FloatArray] = {}
@@ -173,14 +198,6 @@ def loads_of(
         columns[index] = column
     table = np.stack([columns[index] for index in alike], axis=2)
     seconds, volumes = table[0], dict(zip(_VOLUMES, table[1:], strict=True))
-    if implementation.forwarded_tokens:
-        volumes["expert"] *= _crossing(model, placement)
-    if placed and outputs:
-        pair = GroupPlacement(2, 2)
-        once = sum(collective_seconds("send", message.size, pair, near) for message in outputs)
-        beside = _stays(placement)
-        seconds[PassKind.FORWARD, :-1] += once * beside
-        seconds[PassKind.BACKWARD, 1:] += once * beside
     if layout.schedule not in SPLIT:
         for both in (seconds, volumes["inputs"]):
             both[PassKind.BACKWARD] += both[PassKind.WEIGHT]
@@ -302,10 +319,10 @@ _columns = lru_cache(maxsize=256)(_Columns)
 def _stays(placement: Placement) -> FloatArray:
     """Return the share of a stage's ranks whose outputs stay on their server, of each part."""
     layout = placement.layout
-    stage, step = np.array(layout.part_stages[:-1]), np.array(layout.part_steps, dtype=np.int64)
-    return np.asarray(
-        _next_stays(placement.of_degrees)[np.minimum(stage, stage + step)] * abs(step)
-    )
+    stage = np.array(layout.part_stages[:-1], dtype=np.int64)
+    step = np.array(layout.part_steps, dtype=np.int64)
+    lower = np.minimum(stage, stage + step)
+    return np.asarray(_next_stays(placement.of_degrees)[lower] * np.abs(step))
 
 
 @lru_cache(maxsize=256)

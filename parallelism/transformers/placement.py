@@ -169,4 +169,35 @@ def axis_orders(layout: Layout, axes: AxisOrder = AXES) -> list[AxisOrder]:
     return found
 
 
-__all__ = ["AXES", "AxisOrder", "Placement", "axis_orders"]
+def different_orders(layout: Layout, gpus_per_server: int) -> tuple[AxisOrder, ...]:
+    """Return the orders of axes that put other ranks together on servers.
+
+    Parameters
+    ----------
+    layout : Layout
+    gpus_per_server : int
+
+    Returns
+    -------
+    tuple of tuple of str
+        Of `axis_orders` the first of those that differ in the numbers of servers only.
+    """
+    degrees = layout.tensor, layout.context, layout.data, layout.pipeline
+    return _different_orders(*degrees, gpus_per_server)
+
+
+@lru_cache(maxsize=1024)
+def _different_orders(
+    tensor: int, context: int, data: int, pipeline: int, gpus_per_server: int
+) -> tuple[AxisOrder, ...]:
+    layout = Layout(tensor, context, data, pipeline)
+    found: dict[bytes, AxisOrder] = {}
+    for order in axis_orders(layout):
+        home = Placement(layout, gpus_per_server, order).home.ravel()
+        _, first, server = np.unique(home, return_index=True, return_inverse=True)
+        # Servers numbered as they come: equal for ranks that sit together alike.
+        found.setdefault(np.argsort(np.argsort(first))[server].tobytes(), order)
+    return tuple(found.values())
+
+
+__all__ = ["AXES", "AxisOrder", "Placement", "axis_orders", "different_orders"]

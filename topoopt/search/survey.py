@@ -40,7 +40,8 @@ class Candidate:
     placement : Placement
         Of all orders of the layout's axes the one with the least estimate.
     estimate_s : float
-        Its iteration time where all ports reach all servers, about (`LayoutFamily.estimate`).
+        Its iteration time where all ports reach all servers, about (`LayoutFamily.estimate`), or,
+        if that is longer, the bound.
     bound : Bound
         Below any simulated time, whatever placement, topology and routing (`layout_bound`).
     memory_bytes : float
@@ -118,10 +119,11 @@ def look_at(problem: Problem[LayoutFamily], layouts: Sequence[Layout], best: flo
         if known or passes.seconds <= _HOPEFUL * best:
             bound = layout_bound(family, wirings, layout)
             if known or bound.seconds <= _HOPEFUL * best:
-                places = family.placements(layout)
+                places = family.unlike_placements(layout)
                 times = [family.estimate(each, wirings.port_rate, schedule) for each in places]
-                least = min(times)
-                placed = places[times.index(least)], least
+                # No network is faster than the bound, which counts hops.
+                least = max(min(times), bound.seconds)
+                placed = places[times.index(min(times))], least
                 best = min(best, least)
         found.append(Looked(memory, passes, bound, placed))
     return found
