@@ -1,11 +1,8 @@
 """A hash of words, inside kernels."""
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base.jit import inner_kernel
-
-Words = npt.NDArray[np.uint64]
 
 
 @inner_kernel

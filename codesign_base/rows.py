@@ -3,10 +3,10 @@
 import numpy as np
 import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
+from codesign_base.arrays import Ints
 
 
-def starts(counts: npt.ArrayLike) -> IntArray:
+def starts(counts: npt.ArrayLike) -> Ints:
     """Return where lists of these lengths begin, and where the last one ends."""
     lengths = np.asarray(counts, dtype=np.int64)
     offsets = np.zeros(lengths.size + 1, dtype=np.int64)
@@ -14,7 +14,7 @@ def starts(counts: npt.ArrayLike) -> IntArray:
     return offsets
 
 
-def spread(begin: IntArray, counts: IntArray) -> IntArray:
+def spread(begin: Ints, counts: Ints) -> Ints:
     """Return the ranges begin[i] .. begin[i] + counts[i], one after another."""
     offsets = starts(counts)
     return np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], counts)

@@ -6,10 +6,10 @@ from itertools import product
 import numpy as np
 from scipy.optimize import linprog
 
+from codesign_base.arrays import Floats
 from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode
 from parallelism.models.presets import get_model
-from parallelism.taskgraph import FloatArray
 from topoopt.bounds.everything import everything_bound
 from topoopt.bounds.space_terms import heaviest_path
 from topoopt.evaluate.setting import setting
@@ -33,10 +33,10 @@ class Layers:
         Activations that a server receives in its block, over one port; gradients take as long.
     """
 
-    forward: FloatArray
-    backward: FloatArray
-    summed: FloatArray
-    exchanged: FloatArray
+    forward: Floats
+    backward: Floats
+    summed: Floats
+    exchanged: Floats
 
 
 def layers_of(builder: TaskGraphBuilder, rate: float) -> Layers:

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from codesign_base.arrays import Floats
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
 from routing.coin_change import coin_change_routes
 from routing.multicommodity import min_congestion
-from routing.network import FloatArray, Network
+from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
 from topoopt.evaluate.setting import setting
@@ -23,7 +24,7 @@ ROUTERS = ("coin change", "k-shortest", "all shortest", "one shortest", "least c
 
 
 def routed(
-    router: str, network: Network, steps: Sequence[int], demand: FloatArray, seed: int
+    router: str, network: Network, steps: Sequence[int], demand: Floats, seed: int
 ) -> Routes:
     """Return the routes of transfers by one of `ROUTERS`.
 

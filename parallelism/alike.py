@@ -13,13 +13,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints, Words
 from codesign_base.rows import spread, starts
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-Words = npt.NDArray[np.uint64]
 
 BOTH, SENDS, READS = 0, 1, 2
 """What an element is to a place that it meets: it waits for the place, the place for it."""
@@ -48,13 +44,13 @@ class Pattern:
 
     servers: int
     places: int
-    group: IntArray
-    source: IntArray
-    target: IntArray
+    group: Ints
+    source: Ints
+    target: Ints
     word: Words
     groups: tuple[tuple[int, ...], ...]
-    element: IntArray
-    place: IntArray
+    element: Ints
+    place: Ints
     role: Words
 
     @property
@@ -86,9 +82,9 @@ class Pattern:
 class Rows(NamedTuple):
     """What elements put on resources: one entry for each pair that meets."""
 
-    element: IntArray
-    resource: IntArray
-    weight: FloatArray
+    element: Ints
+    resource: Ints
+    weight: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,22 +97,22 @@ class Classes:
         Class of each.
     """
 
-    place: IntArray
-    element: IntArray
-    resource: IntArray
+    place: Ints
+    element: Ints
+    resource: Ints
 
     @cached_property
-    def first_place(self) -> IntArray:
+    def first_place(self) -> Ints:
         """First place of each class."""
         return firsts(self.place)
 
     @cached_property
-    def first_element(self) -> IntArray:
+    def first_element(self) -> Ints:
         """First element of each class."""
         return firsts(self.element)
 
     @cached_property
-    def first_resource(self) -> IntArray:
+    def first_resource(self) -> Ints:
         """First resource of each class."""
         return firsts(self.resource)
 
@@ -148,7 +144,7 @@ class Alike:
     patterned: Callable[[], Pattern]
     classes: Classes
     rows: Rows
-    of_task: IntArray
+    of_task: Ints
     rebuild: Callable[[Classes | None, Rows, Any], Any]
     fabric: Any = None
     loads: Rows | None = None
@@ -158,7 +154,7 @@ class Alike:
         """Places and elements of the iteration, and which of them meet."""
         return self.patterned()
 
-    def spread(self, amounts: FloatArray, chosen: IntArray) -> FloatArray:
+    def spread(self, amounts: Floats, chosen: Ints) -> Floats:
         """Sum amounts of some tasks by class; return them for every element, shape (elements,)."""
         of = self.of_task[chosen]
         sums = np.bincount(of, weights=amounts, minlength=self.classes.first_element.size)
@@ -239,7 +235,7 @@ def refine(
         counts = found
 
 
-def words_of(values: FloatArray) -> Words:
+def words_of(values: Floats) -> Words:
     """Return the bits of numbers, less the last twelve: equal but for rounding counts as equal."""
     word: Words = np.ascontiguousarray(values).view(np.uint64) + np.uint64(1 << 11)
     word >>= np.uint64(12)
@@ -257,7 +253,7 @@ def hash_words(words: Words) -> Words:
     return word
 
 
-def numbered(colour: Words) -> tuple[IntArray, IntArray]:
+def numbered(colour: Words) -> tuple[Ints, Ints]:
     """Return each member's class and the first member of each class, by which they are numbered."""
     from parallelism.alike_kernels import numbered_words
 
@@ -265,7 +261,7 @@ def numbered(colour: Words) -> tuple[IntArray, IntArray]:
     return of, first
 
 
-def firsts(classes: IntArray) -> IntArray:
+def firsts(classes: Ints) -> Ints:
     """Return the first member of each class, of classes that are numbered by them."""
     return numbered(np.ascontiguousarray(classes).view(np.uint64))[1]
 

@@ -1,12 +1,10 @@
 """Compiled parts of finding what is alike: sums of hashed colours, and their classes."""
 
 import numpy as np
-import numpy.typing as npt
 
-from codesign_base.hash_kernels import Words, hash_word
+from codesign_base.arrays import Ints, Words
+from codesign_base.hash_kernels import hash_word
 from codesign_base.jit import kernel
-
-Ints = npt.NDArray[np.int64]
 
 
 @kernel

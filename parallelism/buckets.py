@@ -8,14 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from parallelism.iterations import chosen_tasks
 from parallelism.rotation import Rotated, refined_classes, rotated_classes
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, reduces_gradients
+from parallelism.taskgraph import TaskGraph, reduces_gradients
 
 
 def bucket_allreduces(
-    tasks: TaskGraph, bucket_bytes: float, ready: FloatArray
-) -> tuple[TaskGraph, IntArray]:
+    tasks: TaskGraph, bucket_bytes: float, ready: Floats
+) -> tuple[TaskGraph, Ints]:
     """Fuse the gradient AllReduces of each group into buckets.
 
     In the order in which their gradients are ready, AllReduces of one group join a bucket until
@@ -74,9 +75,7 @@ def bucket_allreduces(
     return fused, place
 
 
-def _rotated_fused(
-    tasks: TaskGraph, into: IntArray, fused: TaskGraph, period: int
-) -> Rotated | None:
+def _rotated_fused(tasks: TaskGraph, into: Ints, fused: TaskGraph, period: int) -> Rotated | None:
     """Return which tasks a rotation maps on each other where some AllReduces are fused.
 
     Those that a rotation maps on themselves, as the ones over all servers, it does so fused.
@@ -94,7 +93,7 @@ def _rotated_fused(
     return Rotated(found.step, number[found.of_task[stays]], place[found.first[left]])
 
 
-def different_buckets(tasks: TaskGraph, sizes: Sequence[float], ready: FloatArray) -> list[float]:
+def different_buckets(tasks: TaskGraph, sizes: Sequence[float], ready: Floats) -> list[float]:
     """Return the sizes of buckets that `bucket_allreduces` fills differently.
 
     Parameters
@@ -126,12 +125,12 @@ def different_buckets(tasks: TaskGraph, sizes: Sequence[float], ready: FloatArra
     return different
 
 
-def _gradients(tasks: TaskGraph) -> IntArray:
+def _gradients(tasks: TaskGraph) -> Ints:
     # Without bytes it is no gradient: the end of a round of an AllReduce that is written out.
     return np.flatnonzero(reduces_gradients(tasks) & (tasks.size > 0.0))
 
 
-def _filled(tasks: TaskGraph, syncs: IntArray, ready: FloatArray, bucket_bytes: float) -> "Filled":
+def _filled(tasks: TaskGraph, syncs: Ints, ready: Floats, bucket_bytes: float) -> "Filled":
     return fill_buckets(
         tasks.first[syncs], tasks.size[syncs], tasks.delay[syncs], ready[syncs], bucket_bytes
     )
@@ -170,7 +169,7 @@ def packet_bucket(tasks: TaskGraph, packet_bytes: float) -> float | None:
     return least_bucket(members[tasks.first[syncs]], tasks.size[syncs], packet_bytes)
 
 
-def least_bucket(members: IntArray, size: FloatArray, packet_bytes: float) -> float | None:
+def least_bucket(members: Ints, size: Floats, packet_bytes: float) -> float | None:
     """Return what `packet_bucket` does, of the AllReduces of gradients alone.
 
     Parameters
@@ -203,13 +202,13 @@ class Filled(NamedTuple):
     bytes and seconds of its bucket; of others their own.
     """
 
-    into: IntArray
-    size: FloatArray
-    delay: FloatArray
+    into: Ints
+    size: Floats
+    delay: Floats
 
 
 def fill_buckets(
-    group: IntArray, size: FloatArray, delay: FloatArray, ready: FloatArray, bucket_bytes: float
+    group: Ints, size: Floats, delay: Floats, ready: Floats, bucket_bytes: float
 ) -> Filled:
     """Fill the buckets of each group in the order in which gradients are ready.
 

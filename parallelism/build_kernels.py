@@ -1,13 +1,9 @@
 """Compiled kernel that turns split, placed operators into the tasks of one iteration."""
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Flags, Floats, Ints
 from codesign_base.jit import kernel
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
 
 # Values of TaskKind and Phase (enums cannot be used inside kernels).
 _COMPUTE, _TRANSFER, _ALLREDUCE = 0, 1, 2

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints
 from parallelism.memory_kernels import PARAMETER, SAMPLE, SLICES_INPUT, SLICES_OUTPUT
 from parallelism.strategy import OperatorConfig
-from parallelism.taskgraph import FloatArray, IntArray
 
 # Rows of times: seconds forward, backward and of the update, gradient bytes, seconds inside a
 # server, memory.
@@ -23,18 +23,18 @@ class Record:
     config: OperatorConfig  # kept alive, because records are found by its identity
     splits: tuple[int, int, int, int, int]
     times: tuple[float, float, float, float, float, float]
-    groups: IntArray
+    groups: Ints
 
 
 class Split(NamedTuple):
     """How operators are split and placed, as kernels take it."""
 
-    sample: IntArray
-    parameter: IntArray
+    sample: Ints
+    parameter: Ints
     slices_input: npt.NDArray[np.bool_]
     slices_output: npt.NDArray[np.bool_]
-    offsets: IntArray
-    servers: IntArray
+    offsets: Ints
+    servers: Ints
 
 
 class Rows(NamedTuple):
@@ -42,10 +42,10 @@ class Rows(NamedTuple):
 
     configs: tuple[OperatorConfig, ...]
     records: tuple[Record, ...]
-    splits: IntArray
-    times: FloatArray
-    offsets: IntArray
-    servers: IntArray
+    splits: Ints
+    times: Floats
+    offsets: Ints
+    servers: Ints
 
     @property
     def split(self) -> Split:
@@ -58,13 +58,13 @@ class Rows(NamedTuple):
 class Edges(NamedTuple):
     """Which operators read which, and what: an edge an entry, but for ``features``."""
 
-    source: IntArray
-    target: IntArray
-    bytes: FloatArray
+    source: Ints
+    target: Ints
+    bytes: Floats
     # First feature, and features, of each input of a concatenation, else zeros.
-    beside: IntArray
+    beside: Ints
     # Of each operator.
-    features: IntArray
+    features: Ints
 
 
 class PortLoad(NamedTuple):
@@ -77,4 +77,4 @@ class PortLoad(NamedTuple):
 
     tasks: int
     transfers: int
-    sent: FloatArray
+    sent: Floats

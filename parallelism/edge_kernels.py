@@ -1,11 +1,9 @@
 """The compiled part of fusing tasks: what waits for each of those that are left."""
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Ints
 from codesign_base.jit import kernel
-
-Ints = npt.NDArray[np.int64]
 
 
 @kernel

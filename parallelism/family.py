@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Protocol
 
 from typing_extensions import TypeVar
 
+from codesign_base.arrays import Floats
 from parallelism.strategy import Strategy
-from parallelism.taskgraph import FloatArray, TaskGraph
+from parallelism.taskgraph import TaskGraph
 
 # What is not said to be of another family is of operators.
 P = TypeVar("P", default=Strategy)
@@ -57,7 +58,7 @@ class Family(Protocol[P]):
         """Return the same, or where it is large, one task of each kind (`TaskGraph.alike`)."""
         ...
 
-    def memory(self, parallelization: P, /) -> FloatArray:
+    def memory(self, parallelization: P, /) -> Floats:
         """Return the bytes that a GPU needs, of each server or of each pipeline stage."""
         ...
 

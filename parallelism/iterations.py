@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from codesign_base.rows import spread
-from parallelism.taskgraph import IntArray, Phase, TaskGraph, TaskKind, reduces_gradients
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind, reduces_gradients
 
 
 def accumulate(tasks: TaskGraph, microbatches: int) -> TaskGraph:
@@ -45,7 +46,7 @@ def accumulate(tasks: TaskGraph, microbatches: int) -> TaskGraph:
     return with_edges(many, place[:, before].ravel(), place[:, after].ravel())
 
 
-def carried_edges(tasks: TaskGraph) -> tuple[IntArray, IntArray]:
+def carried_edges(tasks: TaskGraph) -> tuple[Ints, Ints]:
     """Return what of the next iteration waits for what of this one.
 
     The forward pass of a part needs its weights: it waits for their update, where there is none
@@ -100,7 +101,7 @@ def carried_edges(tasks: TaskGraph) -> tuple[IntArray, IntArray]:
 
 
 def unroll(
-    tasks: TaskGraph, iterations: int, carried: tuple[IntArray, IntArray] | None = None
+    tasks: TaskGraph, iterations: int, carried: tuple[Ints, Ints] | None = None
 ) -> TaskGraph:
     """Return several iterations in a row as one task graph.
 
@@ -137,7 +138,7 @@ def unroll(
     )
 
 
-def edges_of(tasks: TaskGraph) -> tuple[IntArray, IntArray]:
+def edges_of(tasks: TaskGraph) -> tuple[Ints, Ints]:
     """Return the dependencies of a task graph as pairs of tasks.
 
     Parameters
@@ -152,7 +153,7 @@ def edges_of(tasks: TaskGraph) -> tuple[IntArray, IntArray]:
     return np.repeat(np.arange(tasks.tasks, dtype=np.int64), counts), tasks.successors
 
 
-def chosen_tasks(tasks: TaskGraph, which: IntArray) -> TaskGraph:
+def chosen_tasks(tasks: TaskGraph, which: Ints) -> TaskGraph:
     """Return some tasks, in this order, with the dependencies that they had (to be replaced)."""
     return replace(
         tasks,
@@ -169,7 +170,7 @@ def chosen_tasks(tasks: TaskGraph, which: IntArray) -> TaskGraph:
     )
 
 
-def with_edges(tasks: TaskGraph, before: IntArray, after: IntArray) -> TaskGraph:
+def with_edges(tasks: TaskGraph, before: Ints, after: Ints) -> TaskGraph:
     """Return the tasks with these dependencies; what is listed twice counts once.
 
     Parameters

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
-from parallelism.taskgraph import IntArray, Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 
 
 def in_turn(tasks: TaskGraph, iterations: int, delay: float = 0.0) -> TaskGraph:
@@ -176,7 +177,7 @@ def side_by_side(
     )
 
 
-def _moved(job: TaskGraph, at: IntArray) -> TaskGraph:
+def _moved(job: TaskGraph, at: Ints) -> TaskGraph:
     """Return the job with its servers renamed."""
     sends = job.kind == TaskKind.TRANSFER
     return replace(
@@ -193,6 +194,6 @@ def _shifts(counts: Sequence[int]) -> list[int]:
     return [sum(counts[:number]) for number in range(len(counts))]
 
 
-def _joined(arrays: Sequence[IntArray], shifts: Sequence[int]) -> IntArray:
+def _joined(arrays: Sequence[Ints], shifts: Sequence[int]) -> Ints:
     """Return the arrays in a row, the numbers of each counted on."""
     return np.concatenate([array + shift for array, shift in zip(arrays, shifts, strict=True)])

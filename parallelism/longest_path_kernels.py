@@ -1,12 +1,9 @@
 """Compiled kernels of the longest paths through a task graph."""
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import kernel
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @kernel

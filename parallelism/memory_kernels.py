@@ -1,13 +1,10 @@
 """Compiled kernel of the memory that a strategy needs on every server."""
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import kernel
 from parallelism.build_kernels import slice_of_input
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 # Rows of the splits; the value of `Mode.CHANNEL`.
 SAMPLE, PARAMETER, SLICES_INPUT, SLICES_OUTPUT, MODE = 0, 1, 2, 3, 4

@@ -8,6 +8,7 @@ from weakref import ref
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from parallelism.builder import TaskGraphBuilder
 from parallelism.builder_rows import PortLoad
 from parallelism.device import ComputeModel, Server
@@ -15,7 +16,7 @@ from parallelism.iterations import accumulate
 from parallelism.optimizer import Optimizer
 from parallelism.profile import ProfileModel
 from parallelism.strategy import Strategy, check_legal
-from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 
 if TYPE_CHECKING:
     from parallelism.operator_records import OperatorQuestion, StrategyRecord
@@ -127,7 +128,7 @@ class OperatorFamily:
         """Return the seconds of the busiest device, which no iteration is shorter than."""
         return float(self.builder.device_seconds(strategy).max())
 
-    def memory(self, strategy: Strategy) -> FloatArray:
+    def memory(self, strategy: Strategy) -> Floats:
         """Return the bytes that a GPU of each server needs; see `TaskGraphBuilder.memory`."""
         if not self._divides(strategy, self.microbatches):
             return np.full(self.servers, np.inf)

@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import starts
 from parallelism.buckets import fill_buckets, least_bucket
-from parallelism.taskgraph import FloatArray, Group, IntArray
+from parallelism.taskgraph import Group
 
 
 class Gradients(NamedTuple):
@@ -18,13 +19,13 @@ class Gradients(NamedTuple):
     the group, bytes, seconds inside servers, operator and shard.
     """
 
-    base: IntArray
-    place: IntArray
-    group: IntArray
-    size: FloatArray
-    delay: FloatArray
-    operator: IntArray
-    part: IntArray
+    base: Ints
+    place: Ints
+    group: Ints
+    size: Floats
+    delay: Floats
+    operator: Ints
+    part: Ints
 
 
 class Reductions(NamedTuple):
@@ -36,11 +37,11 @@ class Reductions(NamedTuple):
 
 
 def reductions_of(
-    sample: IntArray,
-    shards: IntArray,
-    size: FloatArray,
-    delay: FloatArray,
-    numbers: IntArray,
+    sample: Ints,
+    shards: Ints,
+    size: Floats,
+    delay: Floats,
+    numbers: Ints,
     groups: Sequence[Group],
     packet_bytes: float,
 ) -> Reductions:

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parallelism.alike import Words, hash_words, numbered, words_of
-from parallelism.taskgraph import COMPUTE, TRANSFER, IntArray, TaskGraph
+from codesign_base.arrays import Ints, Words
+from parallelism.alike import hash_words, numbered, words_of
+from parallelism.taskgraph import COMPUTE, TRANSFER, TaskGraph
 
 # Steps that are tried, of those by which each server alone does the same as its image.
 _TRIED = 3
@@ -29,8 +30,8 @@ class Rotated(NamedTuple):
     """
 
     step: int
-    of_task: IntArray
-    first: IntArray
+    of_task: Ints
+    first: Ints
 
 
 def rotated_classes(tasks: TaskGraph, period: int) -> Rotated | None:
@@ -155,7 +156,7 @@ def _signature(tasks: TaskGraph, word: Words) -> Words:
 
 
 def _classes(
-    tasks: TaskGraph, word: Words, step: int, graph: tuple[IntArray, IntArray, IntArray]
+    tasks: TaskGraph, word: Words, step: int, graph: tuple[Ints, Ints, Ints]
 ) -> Rotated | None:
     from parallelism.rotation_kernels import carry_colours, spread_evenly
 

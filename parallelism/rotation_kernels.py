@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from codesign_base.hash_kernels import Words, hash_word
+from codesign_base.arrays import Ints, Words
+from codesign_base.hash_kernels import hash_word
 from codesign_base.jit import kernel
-from parallelism.alike_kernels import Ints
 
 # Salts that keep what a colour stands for apart.
 _PREDECESSOR, _SUCCESSOR = np.uint64(1 << 56), np.uint64(2 << 56)

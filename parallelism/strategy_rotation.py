@@ -11,13 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.arrays import Ints
 from parallelism.alike import hash_words, numbered, words_of
 from parallelism.builder_rows import Edges, Rows, Split
 from parallelism.memory_kernels import PARAMETER, SAMPLE
 from parallelism.reductions import Gradients
 from parallelism.rotation import Rotated
 from parallelism.rotation_kernels import cycles, places_on, rotated_keys
-from parallelism.taskgraph import IntArray, TaskGraph
+from parallelism.taskgraph import TaskGraph
 
 # Pairs of slices, of a producer and a reader, up to which what they share is compared one by one.
 _COMPARED = 1 << 16
@@ -30,10 +31,10 @@ class _Images(NamedTuple):
     further its parts are mapped; ``part``: image of each part of all operators.
     """
 
-    operator: IntArray
-    sample: IntArray
-    shard: IntArray
-    part: IntArray
+    operator: Ints
+    sample: Ints
+    shard: Ints
+    part: Ints
 
 
 def rotated_strategy(
@@ -87,7 +88,7 @@ def rotated_strategy(
     return None
 
 
-def _kinds(rows: Rows, sinks: npt.NDArray[np.bool_]) -> IntArray:
+def _kinds(rows: Rows, sinks: npt.NDArray[np.bool_]) -> Ints:
     """Return numbers of operators, the same for those that are split alike and take as long."""
     word = hash_words(sinks.astype(np.uint64))
     for split in rows.splits:
@@ -97,7 +98,7 @@ def _kinds(rows: Rows, sinks: npt.NDArray[np.bool_]) -> IntArray:
     return numbered(word)[0]
 
 
-def _images(rows: Rows, kinds: IntArray, servers: int, step: int) -> _Images | None:
+def _images(rows: Rows, kinds: Ints, servers: int, step: int) -> _Images | None:
     """Return where a rotation maps the parts of operators, if all servers have as many of a kind.
 
     Of operators of one kind on the same servers, the first is mapped on the first.
@@ -200,7 +201,7 @@ def _shares_alike(split: Split, edges: Edges, images: _Images, edge: int, other:
     return np.array_equal(turned, shared[1])
 
 
-def _shared(cuts: int, slices: int, features: int, first: int, width: int) -> IntArray:
+def _shared(cuts: int, slices: int, features: int, first: int, width: int) -> Ints:
     """Return what each slice of an input shares with each slice of a concatenation.
 
     In parts of a feature, ``cuts`` of which are one; shape (cuts, slices).
@@ -208,11 +209,11 @@ def _shared(cuts: int, slices: int, features: int, first: int, width: int) -> In
     input_low = (first * cuts + np.arange(cuts) * width)[:, None]
     low = np.arange(slices) * (features // slices) * cuts
     high = low + features // slices * cuts
-    shared: IntArray = np.minimum(input_low + width, high) - np.maximum(input_low, low)
+    shared: Ints = np.minimum(input_low + width, high) - np.maximum(input_low, low)
     return np.maximum(shared, 0)
 
 
-def _image_of_reductions(rows: Rows, gradients: Gradients, images: _Images) -> IntArray | None:
+def _image_of_reductions(rows: Rows, gradients: Gradients, images: _Images) -> Ints | None:
     """Return where AllReduces are mapped, or None where buckets hold others' gradients."""
     base, place = gradients.base, gradients.place
     counts = np.diff(base)

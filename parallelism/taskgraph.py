@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from parallelism.alike import Alike
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 Group = tuple[int, ...]
 """Servers of a collective, ascending."""
 
@@ -112,21 +111,21 @@ class TaskGraph:
 
     servers: int
     devices: int
-    kind: IntArray
-    first: IntArray
-    second: IntArray
-    size: FloatArray
-    delay: FloatArray
-    operator: IntArray
-    phase: IntArray
-    part: IntArray
-    successor_offsets: IntArray
-    successors: IntArray
-    predecessors: IntArray
+    kind: Ints
+    first: Ints
+    second: Ints
+    size: Floats
+    delay: Floats
+    operator: Ints
+    phase: Ints
+    part: Ints
+    successor_offsets: Ints
+    successors: Ints
+    predecessors: Ints
     groups: tuple[tuple[int, ...], ...]
-    server_of_device: IntArray
-    ids: IntArray | None = None
-    priority: IntArray | None = None
+    server_of_device: Ints
+    ids: Ints | None = None
+    priority: Ints | None = None
     alike: Alike | None = None
 
     @property
@@ -145,7 +144,7 @@ class TaskGraph:
         return self.kind >= ALLREDUCE
 
     @property
-    def passes(self) -> FloatArray:
+    def passes(self) -> Floats:
         """How often the buffer of a collective goes round its ring, shape (tasks,).
 
         Twice for an AllReduce, once for a ReduceScatter or AllGather: each member sends so many
@@ -154,14 +153,14 @@ class TaskGraph:
         return np.where(self.kind == ALLREDUCE, 2.0, 1.0) * self.collective
 
     @property
-    def copies(self) -> FloatArray:
+    def copies(self) -> Floats:
         """How many transfers or collectives each task stands for, shape (tasks,)."""
         if self.alike is None:
             return np.ones(self.tasks)
         counts = np.bincount(self.alike.classes.element).astype(np.float64)
         return np.where(self.alike.of_task >= 0, counts[self.alike.of_task], 1.0)
 
-    def pair_bytes(self, chosen: IntArray | None = None) -> FloatArray:
+    def pair_bytes(self, chosen: Ints | None = None) -> Floats:
         """Return the bytes of transfers from server to server, shape (servers, servers).
 
         Parameters
@@ -173,7 +172,7 @@ class TaskGraph:
         sums = np.bincount(source * self.servers + target, size, self.servers**2)
         return sums.astype(np.float64).reshape(self.servers, self.servers)
 
-    def server_bytes(self) -> FloatArray:
+    def server_bytes(self) -> Floats:
         """Return the bytes of transfers that leave and enter each server, shape (2, servers).
 
         Of thousands of servers the matrix of all pairs takes longer to add up.
@@ -181,7 +180,7 @@ class TaskGraph:
         *ends, size = self.moved()
         return np.stack([np.bincount(end, size, self.servers).astype(np.float64) for end in ends])
 
-    def port_bytes(self) -> FloatArray:
+    def port_bytes(self) -> Floats:
         """Return the bytes that leave and enter each server in all, shape (2, servers).
 
         Transfers, and what each member of a group sends on its ring and gets.
@@ -192,13 +191,13 @@ class TaskGraph:
                 load[:, list(group)] += amount
         return load
 
-    def device_seconds(self) -> FloatArray:
+    def device_seconds(self) -> Floats:
         """Return the seconds that each device computes, shape (devices,)."""
         compute = self.kind == COMPUTE
         sums = np.bincount(self.first[compute], self.size[compute], self.devices)
         return sums.astype(np.float64)
 
-    def moved(self, chosen: IntArray | None = None) -> tuple[IntArray, IntArray, FloatArray]:
+    def moved(self, chosen: Ints | None = None) -> tuple[Ints, Ints, Floats]:
         """Return sources, targets and bytes of transfers, one by one where a task stands for many.
 
         Parameters
@@ -215,7 +214,7 @@ class TaskGraph:
             source, target = pattern.source[own], pattern.target[own]
         return source, target, size
 
-    def group_bytes(self) -> FloatArray:
+    def group_bytes(self) -> Floats:
         """Return the bytes that all collectives of each group pass on, shape (groups,)."""
         reduces = np.flatnonzero(self.collective)
         of, size = self.first[reduces], self.size[reduces] * self.passes[reduces]
@@ -225,7 +224,7 @@ class TaskGraph:
             of = self.alike.pattern.group[own]
         return np.bincount(of, size, len(self.groups)).astype(np.float64)
 
-    def member_bytes(self) -> FloatArray:
+    def member_bytes(self) -> Floats:
         """Return the bytes that each member of each group sends on its ring, shape (groups,)."""
         return member_bytes(self.groups, self.group_bytes())
 
@@ -289,7 +288,7 @@ class TaskGraph:
         )
 
 
-def member_bytes(groups: Sequence[Group], passed: FloatArray) -> FloatArray:
+def member_bytes(groups: Sequence[Group], passed: Floats) -> Floats:
     """Return the bytes that each member of each group sends on its ring, shape (groups,).
 
     Parameters
@@ -333,11 +332,11 @@ class Traffic:
     """
 
     servers: int
-    transfers: FloatArray
+    transfers: Floats
     groups: tuple[tuple[int, ...], ...]
-    group_bytes: FloatArray
+    group_bytes: Floats
 
-    def member_bytes(self) -> FloatArray:
+    def member_bytes(self) -> Floats:
         """Return what each member of each group sends on its ring: 2 (n - 1) / n S, (groups,)."""
         return member_bytes(self.groups, 2.0 * self.group_bytes)
 

@@ -8,7 +8,8 @@ chosen once for a known demand, they need not.
 import numpy as np
 
 from codesign_base import InputError
-from routing.network import FloatArray, Network
+from codesign_base.arrays import Floats
+from routing.network import Network
 from routing.paths import forwarding_nodes, hops_toward_hosts, single_path_routes
 from routing.routes import Routes
 
@@ -18,7 +19,7 @@ _SWEEPS = 4
 _IDLE = 1e-3
 
 
-def balanced_routes(network: Network, demand: FloatArray) -> Routes:
+def balanced_routes(network: Network, demand: Floats) -> Routes:
     """Route every pair over one shortest path, so that the busiest links are loaded least.
 
     Parameters

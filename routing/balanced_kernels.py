@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import kernel
-from routing.network import FloatArray, IntArray
 
 # A link's price is this power of its load: high enough that the most loaded links decide.
 _POWER = 8
@@ -11,15 +11,15 @@ _POWER = 8
 
 @kernel
 def balanced_paths(
-    offsets: IntArray,
-    target: IntArray,
-    transit: IntArray,
-    toward: IntArray,
-    slowness: FloatArray,
-    demand: FloatArray,
-    order: IntArray,
+    offsets: Ints,
+    target: Ints,
+    transit: Ints,
+    toward: Ints,
+    slowness: Floats,
+    demand: Floats,
+    order: Ints,
     sweeps: int,
-) -> IntArray:
+) -> Ints:
     """Return one shortest path of every pair: links in travel order, a row of the longest a pair.
 
     Pairs are routed in the given order, each over the path that raises the sum of all loads to

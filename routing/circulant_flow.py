@@ -8,15 +8,13 @@ i -> i + p is what one source sends over all links of step p.
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InfeasibleError
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.rows import spread, starts
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 from routing.path_routing import PathRouting, dual_bound, idle_routing
 from routing.paths import forwarding_nodes
-
-SmallInts = npt.NDArray[np.int32]
 
 # Trees whose cost is within this fraction of the master's price bring nothing.
 _CONVERGED = 1e-10
@@ -27,7 +25,7 @@ _WARM = 20
 _STEEP = 0.5
 
 
-def is_circulant(network: Network, demand: FloatArray) -> bool:
+def is_circulant(network: Network, demand: Floats) -> bool:
     """Say whether i -> i + 1 (mod hosts) leaves links, capacities and demand as they are.
 
     Parameters
@@ -54,13 +52,13 @@ def is_circulant(network: Network, demand: FloatArray) -> bool:
     return bool(np.all(demand[np.arange(n)[:, None], _shifted(n)] == demand[0]))
 
 
-def _shifted(n: int) -> IntArray:
+def _shifted(n: int) -> Ints:
     """Return (i + k) mod n, shape (n, n)."""
     start = np.arange(n, dtype=np.int64)
     return np.asarray((start[:, None] + start[None, :]) % n)
 
 
-def min_congestion_circulant(network: Network, demand: FloatArray) -> PathRouting:
+def min_congestion_circulant(network: Network, demand: Floats) -> PathRouting:
     """Route a circulant demand on a circulant network with the least congestion, exactly.
 
     Parameters
@@ -99,8 +97,8 @@ def min_congestion_circulant(network: Network, demand: FloatArray) -> PathRoutin
     relative = capacity / capacity.max()
     amount = demand[0, wanted] / demand[0].sum()
     trees: list[SmallInts] = []
-    loads: list[FloatArray] = []
-    lengths: FloatArray = 1.0 / relative
+    loads: list[Floats] = []
+    lengths: Floats = 1.0 / relative
     shares = np.ones(1)
     best, best_lengths = -1.0, lengths
     value = np.inf
@@ -156,8 +154,8 @@ def min_congestion_circulant(network: Network, demand: FloatArray) -> PathRoutin
 
 
 def _class_counts(
-    network: Network, entry: SmallInts, link_class: IntArray, classes: int, wanted: IntArray
-) -> FloatArray:
+    network: Network, entry: SmallInts, link_class: Ints, classes: int, wanted: Ints
+) -> Floats:
     """Return how many links of each class the tree's paths take, shape (wanted, classes)."""
     counts = np.zeros((wanted.size, classes))
     at = wanted.copy()
@@ -173,12 +171,12 @@ def _class_counts(
 
 def _spread(
     network: Network,
-    demand: FloatArray,
-    wanted: IntArray,
+    demand: Floats,
+    wanted: Ints,
     trees: list[SmallInts],
-    shares: FloatArray,
-    lengths: FloatArray,
-    link_class: IntArray,
+    shares: Floats,
+    lengths: Floats,
+    link_class: Ints,
     rounds: int,
 ) -> PathRouting:
     """Give every host the paths of host 0, moved on."""
@@ -186,7 +184,7 @@ def _spread(
     of_step = np.full((n, n), -1, dtype=np.int64)
     of_step[network.source, (network.target - network.source) % n] = np.arange(network.links)
     hosts = np.arange(n)
-    paths: list[tuple[IntArray, float]] = []
+    paths: list[tuple[Ints, float]] = []
     per_target = []
     for target in wanted.tolist():
         mixed: dict[tuple[int, ...], float] = {}

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
 from codesign_base.rows import starts
-from routing.network import IntArray, Network
+from routing.network import Network
 from routing.routes import Routes
 
 
@@ -35,8 +36,8 @@ class CoinTable:
 
     servers: int
     generators: tuple[int, ...]
-    count: IntArray
-    coins: IntArray
+    count: Ints
+    coins: Ints
 
     def steps(self, distance: int) -> tuple[int, ...]:
         """Return the generators of a distance in travel order, that of ``generators``."""
@@ -98,7 +99,7 @@ def coin_change_routes(
     generators: Sequence[int],
     places: Sequence[int] | None = None,
     *,
-    pairs: IntArray | None = None,
+    pairs: Ints | None = None,
 ) -> Routes:
     """Route every pair of a circulant network by its coin-change path.
 
@@ -171,7 +172,7 @@ def coin_change_routes(
     return Routes(n, offsets, links, np.ones(links.size), latency, hops, pairs)
 
 
-def _ring_links(network: Network, generators: tuple[int, ...], host: IntArray) -> IntArray:
+def _ring_links(network: Network, generators: tuple[int, ...], host: Ints) -> Ints:
     """Return the link i -> i + p for each generator and place, shape (generators, hosts)."""
     n = network.hosts
     start = np.arange(n, dtype=np.int64)

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import starts
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 from routing.path_routing import (
     PathRouting,
     checked_demand,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 _DUST = 1e-9
 
 
-def min_congestion_lp(network: Network, demand: FloatArray) -> PathRouting:
+def min_congestion_lp(network: Network, demand: Floats) -> PathRouting:
     """Route a demand matrix with the least possible congestion, by linear programming.
 
     Parameters
@@ -102,7 +103,7 @@ def min_congestion_lp(network: Network, demand: FloatArray) -> PathRouting:
     return _decomposed(network, matrix, sources, flows * unit, lengths, int(answer.nit))
 
 
-def _allowed(network: Network, sources: IntArray) -> npt.NDArray[np.bool_]:
+def _allowed(network: Network, sources: Ints) -> npt.NDArray[np.bool_]:
     """Return which links each source's flow may use, shape (sources, links)."""
     transit = forwarding_nodes(network)[network.source] != 0
     own = network.source[None, :] == sources[:, None]
@@ -110,15 +111,15 @@ def _allowed(network: Network, sources: IntArray) -> npt.NDArray[np.bool_]:
     return np.asarray((transit[None, :] | own) & ~back, dtype=np.bool_)
 
 
-def _row_of(network: Network, sources: IntArray) -> tuple[IntArray, IntArray]:
+def _row_of(network: Network, sources: Ints) -> tuple[Ints, Ints]:
     """Return source index and link of every flow variable."""
     which, link = np.nonzero(_allowed(network, sources))
     return which, link
 
 
 def _rows(
-    network: Network, demand: FloatArray, sources: IntArray
-) -> "tuple[csr_array, FloatArray, csr_array, IntArray]":
+    network: Network, demand: Floats, sources: Ints
+) -> "tuple[csr_array, Floats, csr_array, Ints]":
     """Return conservation (matrix and right side), the loads' matrix and each variable's link."""
     from scipy.sparse import csr_array
 
@@ -143,7 +144,7 @@ def _rows(
     return csr_array(balance[kept]), supply.ravel()[kept], share, link
 
 
-def _with_last(matrix: "csr_array", column: FloatArray) -> "csr_array":
+def _with_last(matrix: "csr_array", column: Floats) -> "csr_array":
     from scipy.sparse import csr_array, hstack
 
     return csr_array(hstack([matrix, csr_array(column[:, None])]))
@@ -151,10 +152,10 @@ def _with_last(matrix: "csr_array", column: FloatArray) -> "csr_array":
 
 def _decomposed(
     network: Network,
-    demand: FloatArray,
-    sources: IntArray,
-    flows: FloatArray,
-    lengths: FloatArray,
+    demand: Floats,
+    sources: Ints,
+    flows: Floats,
+    lengths: Floats,
     rounds: int,
 ) -> PathRouting:
     """Turn flows by source into paths; what rounding leaves unserved is scaled up."""

@@ -10,13 +10,9 @@ lets them count from the end.
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.jit import inner_kernel, kernel
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-SmallInts = npt.NDArray[np.int32]
 
 # Rows of the work space.
 WEIGHT, SHARE = 0, 1  # real: weight of the flows not yet frozen; the heap's keys

@@ -1,15 +1,11 @@
 """Compiled helpers of flows on links: distances, route rows of paths, loops, decomposition."""
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.jit import kernel
 from routing.multicommodity_kernels import shortest_tree
 from routing.path_kernels import sort_prefix
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-SmallInts = npt.NDArray[np.int32]
 
 
 @kernel

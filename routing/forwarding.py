@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import starts
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 from routing.path_routing import PathRouting
 from routing.paths import forwarding_nodes, hop_distances
 from routing.routes import Routes
@@ -34,16 +35,16 @@ class ForwardingTables:
     """
 
     network: Network
-    offsets: IntArray
-    links: IntArray
-    ratios: FloatArray
+    offsets: Ints
+    links: Ints
+    ratios: Floats
 
     def __post_init__(self) -> None:
         entries = self.network.nodes * self.network.hosts
         if self.offsets.shape != (entries + 1,) or self.links.shape != self.ratios.shape:
             raise InputError("forwarding tables do not fit their network")
 
-    def rules(self) -> IntArray:
+    def rules(self) -> Ints:
         """Return the number of rules of each node, shape (nodes,)."""
         return np.diff(self.offsets[:: self.network.hosts])
 
@@ -54,7 +55,7 @@ class ForwardingTables:
         nodes = self.network.target[self.links[part]].tolist()
         return list(zip(nodes, self.ratios[part].tolist(), strict=True))
 
-    def splits(self) -> FloatArray:
+    def splits(self) -> Floats:
         """Return the ratios as a table, shape (hosts, links): row destination, zero: no rule."""
         hosts, nodes = self.network.hosts, self.network.nodes
         entry = np.repeat(np.arange(nodes * hosts), np.diff(self.offsets))
@@ -63,7 +64,7 @@ class ForwardingTables:
         return table
 
 
-def tables_of_splits(network: Network, splits: FloatArray) -> ForwardingTables:
+def tables_of_splits(network: Network, splits: Floats) -> ForwardingTables:
     """Return the tables of split ratios, checked.
 
     Parameters

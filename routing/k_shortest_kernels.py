@@ -3,8 +3,8 @@
 import numpy as np
 
 from codesign_base.array_kernels import grown
+from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import kernel
-from routing.network import FloatArray, IntArray
 from routing.path_kernels import sort_prefix
 
 _FAR = 1 << 60
@@ -12,13 +12,13 @@ _FAR = 1 << 60
 
 @kernel
 def residual_distances(
-    back_offsets: IntArray,
-    back_source: IntArray,
-    transit: IntArray,
-    on_path: IntArray,
+    back_offsets: Ints,
+    back_source: Ints,
+    transit: Ints,
+    on_path: Ints,
     t: int,
-    queue: IntArray,
-    residual: IntArray,
+    queue: Ints,
+    residual: Ints,
 ) -> None:
     """Fill ``residual`` with the hops to t that avoid the nodes of the current path."""
     residual[:] = -1
@@ -38,19 +38,19 @@ def residual_distances(
 
 @kernel
 def loopless_paths(
-    offsets: IntArray,
-    target: IntArray,
-    back_offsets: IntArray,
-    back_source: IntArray,
-    transit: IntArray,
-    rest: IntArray,
+    offsets: Ints,
+    target: Ints,
+    back_offsets: Ints,
+    back_source: Ints,
+    transit: Ints,
+    rest: Ints,
     s: int,
     t: int,
     k: int,
     slack: int,
     budget: int,
-    path_links: IntArray,
-    path_length: IntArray,
+    path_links: Ints,
+    path_length: Ints,
 ) -> int:
     """Write up to k shortest loopless paths from s to t; return how many.
 
@@ -143,19 +143,19 @@ def loopless_paths(
 
 @kernel
 def k_shortest_rows(
-    offsets: IntArray,
-    target: IntArray,
-    latency: FloatArray,
-    back_offsets: IntArray,
-    back_source: IntArray,
-    transit: IntArray,
-    toward: IntArray,
-    place: IntArray,
-    pairs: IntArray,
+    offsets: Ints,
+    target: Ints,
+    latency: Floats,
+    back_offsets: Ints,
+    back_source: Ints,
+    transit: Ints,
+    toward: Ints,
+    place: Ints,
+    pairs: Ints,
     k: int,
     slack: int,
     budget: int,
-) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
+) -> tuple[Ints, Ints, Floats, Floats, Floats]:
     """Split the traffic of each of ``pairs`` equally over its k shortest loopless paths.
 
     Returns row offsets, links, weights, and the latency and hops of each pair.

@@ -6,15 +6,16 @@ the same load whatever the demand; one of them says what all of them allow.
 
 import numpy as np
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import starts
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 from routing.routes import Routes
 
 # Weights of a link are compared relative to its first, to this many decimals.
 _DECIMALS = 10
 
 
-def merge_equivalent_links(network: Network, routes: Routes) -> tuple[Network, Routes, IntArray]:
+def merge_equivalent_links(network: Network, routes: Routes) -> tuple[Network, Routes, Ints]:
     """Represent each class of links with proportional columns by its tightest link.
 
     Two links whose columns in the (pair x link) weight matrix are proportional carry
@@ -83,9 +84,7 @@ def merge_equivalent_links(network: Network, routes: Routes) -> tuple[Network, R
     return smaller, merged, link_class
 
 
-def _classes(
-    column_pair: IntArray, relative: FloatArray, start: IntArray, size: IntArray
-) -> IntArray:
+def _classes(column_pair: Ints, relative: Floats, start: Ints, size: Ints) -> Ints:
     """Number the classes of equal columns; shape (used links,).
 
     Columns are grouped by a hash, then compared entry by entry with the first of their group;

@@ -1,12 +1,12 @@
 """Minimum-congestion (maximum concurrent flow) routing of a demand matrix, with its proof."""
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.rows import starts
 from routing.circulant_flow import is_circulant, min_congestion_circulant
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 from routing.path_routing import (
     PathRouting,
     checked_demand,
@@ -17,8 +17,6 @@ from routing.path_routing import (
     reversed_rows,
 )
 from routing.paths import forwarding_nodes
-
-SmallInts = npt.NDArray[np.int32]
 
 # Sharpness of the soft maximum, times the congestion: it begins low, so that flows spread, and
 # doubles up to the last. Beyond, links keep what their prices have come to instead.
@@ -35,7 +33,7 @@ _LOWEST_WEIGHT = -50.0
 
 def min_congestion(
     network: Network,
-    demand: FloatArray,
+    demand: Floats,
     accuracy: float = 0.01,
     *,
     rounds: int = 2000,
@@ -127,7 +125,7 @@ def min_congestion(
 
 def _iterate(
     network: Network,
-    demand: FloatArray,
+    demand: Floats,
     accuracy: float,
     rounds: int,
     start: PathRouting | None,
@@ -189,7 +187,7 @@ def _iterate(
     )
 
 
-def _first_bound(network: Network, demand: FloatArray) -> tuple[float, FloatArray]:
+def _first_bound(network: Network, demand: Floats) -> tuple[float, Floats]:
     """Return the best of the bounds by hops and by what one node sends or receives."""
     ones = np.ones(network.links)
     require_served(network, demand)
@@ -206,7 +204,7 @@ def _first_bound(network: Network, demand: FloatArray) -> tuple[float, FloatArra
 class _Work:
     """The state of one solution: pairs, their chains of paths, utilisations and prices."""
 
-    def __init__(self, network: Network, demand: FloatArray) -> None:
+    def __init__(self, network: Network, demand: Floats) -> None:
         from routing.multicommodity_kernels import FlowPaths, Graph, LinkPrices, Pairs
 
         # Kernels are compiled for one layout; these are columns of one array.
@@ -239,11 +237,11 @@ class _Work:
         self.count = self.entries = 0
 
     @property
-    def used(self) -> FloatArray:
+    def used(self) -> Floats:
         """Utilisation of each link."""
         return self.links.used
 
-    def extend(self, prices: FloatArray, sharp: float, tolerance: float, live: bool) -> float:
+    def extend(self, prices: Floats, sharp: float, tolerance: float, live: bool) -> float:
         """Give every pair its shortest path and settle it; return demand times distance."""
         from routing.multicommodity_kernels import extend_paths, packed_paths
 
@@ -260,7 +258,7 @@ class _Work:
                 self._hold(*packed_paths(self.paths))
         return total
 
-    def follow(self, network: Network, start: PathRouting) -> FloatArray:
+    def follow(self, network: Network, start: PathRouting) -> Floats:
         """Send demand over a start's paths; return its lengths of the links that there are."""
         nodes, before = network.nodes, start.network
         keys = network.source * nodes + network.target
@@ -292,9 +290,7 @@ class _Work:
         self.recount()
         return lengths
 
-    def _hold(
-        self, path_offsets: IntArray, link_offsets: IntArray, links: SmallInts, flow: FloatArray
-    ) -> None:
+    def _hold(self, path_offsets: Ints, link_offsets: Ints, links: SmallInts, flow: Floats) -> None:
         """Take these paths, and leave room for as many again."""
         held, worst = self.paths, int(np.diff(self.pairs.first).max())
         nodes = self.graph.offsets.size - 1

@@ -7,13 +7,9 @@ Pairs are numbered by (source, target) and grouped by source: those of source s 
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.jit import inner_kernel, kernel
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-SmallInts = npt.NDArray[np.int32]
 
 # Marks of links while two paths of a pair are compared.
 _BEST, _BOTH = 1, 2

@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import starts
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 NodePath = tuple[int, ...]
 """Nodes from a source to a target, both of them named."""
 
@@ -57,11 +56,11 @@ class Network:
     name: str
     hosts: int
     switches: int
-    source: IntArray
-    target: IntArray
-    capacity: FloatArray
-    latency: FloatArray
-    multiplicity: IntArray
+    source: Ints
+    target: Ints
+    capacity: Floats
+    latency: Floats
+    multiplicity: Ints
 
     def __post_init__(self) -> None:
         links = self.source.shape
@@ -179,7 +178,7 @@ class Network:
         return int(self.source.size)
 
     @cached_property
-    def out_offsets(self) -> IntArray:
+    def out_offsets(self) -> Ints:
         """CSR offsets: links of node v are ``out_offsets[v] .. out_offsets[v + 1]``."""
         counts = np.bincount(self.source, minlength=self.nodes)
         return starts(counts)
@@ -206,26 +205,26 @@ class Network:
         """Say whether a link joins the two nodes in this direction."""
         return (source, target) in self._index
 
-    def out_degree(self) -> IntArray:
+    def out_degree(self) -> Ints:
         """Return transmit ports in use at each node, parallel cables counted."""
         return np.bincount(self.source, weights=self.multiplicity, minlength=self.nodes).astype(
             np.int64
         )
 
-    def in_degree(self) -> IntArray:
+    def in_degree(self) -> Ints:
         """Return receive ports in use at each node, parallel cables counted."""
         return np.bincount(self.target, weights=self.multiplicity, minlength=self.nodes).astype(
             np.int64
         )
 
-    def out_rate(self) -> FloatArray:
+    def out_rate(self) -> Floats:
         """Return the bytes/s of all links out of each node."""
         return _summed(self.source, self.capacity, self.nodes)
 
-    def in_rate(self) -> FloatArray:
+    def in_rate(self) -> Floats:
         """Return the bytes/s of all links into each node."""
         return _summed(self.target, self.capacity, self.nodes)
 
 
-def _summed(node: IntArray, amount: FloatArray, nodes: int) -> FloatArray:
+def _summed(node: Ints, amount: Floats, nodes: int) -> Floats:
     return np.bincount(node, weights=amount, minlength=nodes).astype(np.float64)

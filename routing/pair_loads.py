@@ -3,11 +3,12 @@
 import numpy as np
 
 from codesign_base import InfeasibleError
-from routing.network import FloatArray, IntArray, Network
+from codesign_base.arrays import Floats, Ints
+from routing.network import Network
 from routing.paths import ecmp_link_bytes
 
 
-def ecmp_pair_bytes(network: Network, pairs: IntArray, amounts: FloatArray) -> FloatArray:
+def ecmp_pair_bytes(network: Network, pairs: Ints, amounts: Floats) -> Floats:
     """Return the bytes on each link under `routing.paths.ecmp_routes`.
 
     Where every host has one cable to a switch and one from it, only the switches are routed
@@ -45,7 +46,7 @@ def ecmp_pair_bytes(network: Network, pairs: IntArray, amounts: FloatArray) -> F
     if attached is None:
         return ecmp_link_bytes(network, _matrix(hosts, source, target, amounts))
     up, down = attached
-    total: FloatArray = np.zeros(network.links)
+    total: Floats = np.zeros(network.links)
     total[up] = np.bincount(source, amounts, hosts)
     total[down] = np.bincount(target, amounts, hosts)
     leave, enter = network.target[up] - hosts, network.source[down] - hosts
@@ -59,12 +60,12 @@ def ecmp_pair_bytes(network: Network, pairs: IntArray, amounts: FloatArray) -> F
     return total
 
 
-def _matrix(nodes: int, source: IntArray, target: IntArray, amounts: FloatArray) -> FloatArray:
+def _matrix(nodes: int, source: Ints, target: Ints, amounts: Floats) -> Floats:
     sums = np.bincount(source * nodes + target, amounts, nodes * nodes)
     return sums.astype(np.float64, copy=False).reshape(nodes, nodes)
 
 
-def _attached(network: Network) -> tuple[IntArray, IntArray] | None:
+def _attached(network: Network) -> tuple[Ints, Ints] | None:
     """Return each host's link to a switch and that from one; None where a host has other links."""
     hosts = network.hosts
     up, down = np.flatnonzero(network.source < hosts), np.flatnonzero(network.target < hosts)
@@ -79,7 +80,7 @@ def _attached(network: Network) -> tuple[IntArray, IntArray] | None:
     return up, down
 
 
-def _switches(network: Network, inner: IntArray) -> Network:
+def _switches(network: Network, inner: Ints) -> Network:
     """Return the network of the switches alone, which are its hosts."""
     return Network(
         network.name,

@@ -9,14 +9,12 @@ ascending by target), a mask ``transit`` of the nodes that may forward for other
 import numpy as np
 
 from codesign_base.array_kernels import grown
+from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import inner_kernel, kernel
-from routing.network import FloatArray, IntArray
 
 
 @kernel
-def distances_into(
-    back_offsets: IntArray, back_source: IntArray, transit: IntArray, targets: IntArray
-) -> IntArray:
+def distances_into(back_offsets: Ints, back_source: Ints, transit: Ints, targets: Ints) -> Ints:
     """Return hops from all nodes to some, shape (targets, nodes); -1 where there is no path.
 
     ``back_source[back_offsets[v] : back_offsets[v + 1]]`` are the nodes with a link into v.
@@ -45,7 +43,7 @@ def distances_into(
 
 
 @inner_kernel
-def sort_prefix(values: IntArray, count: int) -> None:
+def sort_prefix(values: Ints, count: int) -> None:
     """Sort the first values in place (Shell's method: np.sort compiles for seconds).
 
     Most of them arrive sorted.
@@ -71,12 +69,12 @@ def sort_prefix(values: IntArray, count: int) -> None:
 
 @kernel
 def shortest_path_counts(
-    offsets: IntArray,
-    target: IntArray,
-    transit: IntArray,
-    toward: IntArray,
-    nearest: IntArray,
-) -> FloatArray:
+    offsets: Ints,
+    target: Ints,
+    transit: Ints,
+    toward: Ints,
+    nearest: Ints,
+) -> Floats:
     """Return how many shortest paths lead from each node to each host, shape of ``toward``.
 
     ``nearest[t]`` lists all nodes in ascending order of ``toward[t]``.
@@ -98,13 +96,13 @@ def shortest_path_counts(
 
 @kernel
 def single_paths(
-    offsets: IntArray,
-    target: IntArray,
-    transit: IntArray,
-    toward: IntArray,
-    counts: FloatArray,
-    draws: FloatArray,
-) -> IntArray:
+    offsets: Ints,
+    target: Ints,
+    transit: Ints,
+    toward: Ints,
+    counts: Floats,
+    draws: Floats,
+) -> Ints:
     """Return one shortest path of every host pair, links in travel order, pairs in order.
 
     Without ``draws`` it is the path of lowest node sequence; otherwise ``draws`` holds one
@@ -141,14 +139,14 @@ def single_paths(
 
 @kernel
 def ecmp_rows(
-    offsets: IntArray,
-    target: IntArray,
-    latency: FloatArray,
-    transit: IntArray,
-    toward: IntArray,
-    place: IntArray,
-    pairs: IntArray,
-) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
+    offsets: Ints,
+    target: Ints,
+    latency: Floats,
+    transit: Ints,
+    toward: Ints,
+    place: Ints,
+    pairs: Ints,
+) -> tuple[Ints, Ints, Floats, Floats, Floats]:
     """Split the traffic of each of ``pairs`` equally over the shortest next hops of every node.
 
     Returns row offsets, links, weights, and the latency and hops of each pair.
@@ -219,13 +217,13 @@ def ecmp_rows(
 
 @kernel
 def ecmp_loads(
-    offsets: IntArray,
-    target: IntArray,
-    transit: IntArray,
-    toward: IntArray,
-    targets: IntArray,
-    demand: FloatArray,
-) -> FloatArray:
+    offsets: Ints,
+    target: Ints,
+    transit: Ints,
+    toward: Ints,
+    targets: Ints,
+    demand: Floats,
+) -> Floats:
     """Return what a demand puts on each link, split as `ecmp_rows` does, target by target.
 
     Row i of ``toward`` holds the hops to host ``targets[i]``; others are sent nothing.

@@ -4,16 +4,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.counted import counted
 from codesign_base.rows import starts
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 from routing.paths import forwarding_nodes, hop_distances, shortest_routes
 from routing.routes import Routes
-
-SmallInts = npt.NDArray[np.int32]
 
 # Sums in another order differ in the last bits; a bound must stay sound.
 CUT_ROUNDING = 1.0 - 1e-12
@@ -50,13 +48,13 @@ class PathRouting:
     """
 
     network: Network
-    demand: FloatArray
-    pairs: IntArray
-    path_offsets: IntArray
-    link_offsets: IntArray
-    links: IntArray
-    shares: FloatArray
-    lengths: FloatArray
+    demand: Floats
+    pairs: Ints
+    path_offsets: Ints
+    link_offsets: Ints
+    links: Ints
+    shares: Floats
+    lengths: Floats
     lower_bound: float
     method: str
     rounds: int
@@ -71,18 +69,18 @@ class PathRouting:
             raise InputError("a path routing's offsets do not fit its pairs, paths and links")
 
     @cached_property
-    def path_hops(self) -> IntArray:
+    def path_hops(self) -> Ints:
         """Links of each path, shape (paths,)."""
         return np.diff(self.link_offsets)
 
     @cached_property
-    def path_demand(self) -> FloatArray:
+    def path_demand(self) -> Floats:
         """Demand that each path carries, shape (paths,)."""
         amounts = np.repeat(self.demand.ravel()[self.pairs], np.diff(self.path_offsets))
         return np.asarray(amounts * self.shares, dtype=np.float64)
 
     @cached_property
-    def link_load(self) -> FloatArray:
+    def link_load(self) -> Floats:
         """Demand on each link, shape (links,)."""
         carried = np.repeat(self.path_demand, self.path_hops)
         load = np.bincount(self.links, weights=carried, minlength=self.network.links)
@@ -174,16 +172,14 @@ class PathRouting:
         return _table(hosts, lengths, merged, parts, latency)
 
 
-def _table(
-    hosts: int, lengths: IntArray, links: IntArray, weights: FloatArray, latency: FloatArray
-) -> Routes:
+def _table(hosts: int, lengths: Ints, links: Ints, weights: Floats, latency: Floats) -> Routes:
     offsets = starts(lengths)
     pair = np.repeat(np.arange(hosts * hosts), lengths)
     hops = np.bincount(pair, weights=weights, minlength=hosts * hosts).astype(np.float64)
     return Routes(hosts, offsets, links, weights, latency, hops)
 
 
-def checked_demand(network: Network, demand: FloatArray) -> FloatArray:
+def checked_demand(network: Network, demand: Floats) -> Floats:
     """Return a demand matrix as float64 after checking it against a network.
 
     Parameters
@@ -214,7 +210,7 @@ def checked_demand(network: Network, demand: FloatArray) -> FloatArray:
     return matrix
 
 
-def dual_bound(network: Network, demand: FloatArray, lengths: FloatArray) -> float:
+def dual_bound(network: Network, demand: Floats, lengths: Floats) -> float:
     """Return the lower bound on congestion that link lengths prove.
 
     Under any routing, the sum of demand times distance is at most the sum of load times length,
@@ -251,7 +247,7 @@ def dual_bound(network: Network, demand: FloatArray, lengths: FloatArray) -> flo
     return float(total / float(network.capacity @ lengths)) * CUT_ROUNDING
 
 
-def require_served(network: Network, demand: FloatArray) -> IntArray:
+def require_served(network: Network, demand: Floats) -> Ints:
     """Return the hops between hosts, shape (hosts, hosts), -1 where there is no path.
 
     Raises
@@ -271,7 +267,7 @@ def require_served(network: Network, demand: FloatArray) -> IntArray:
     return hops
 
 
-def idle_routing(network: Network, demand: FloatArray, method: str) -> PathRouting:
+def idle_routing(network: Network, demand: Floats, method: str) -> PathRouting:
     """Return the routing of no demand at all."""
     none = np.zeros(0, dtype=np.int64)
     lengths = np.ones(network.links) / max(float(network.capacity.sum()), 1e-300)
@@ -281,14 +277,14 @@ def idle_routing(network: Network, demand: FloatArray, method: str) -> PathRouti
     )  # fmt: skip
 
 
-def reversed_rows(offsets: IntArray, values: SmallInts) -> IntArray:
+def reversed_rows(offsets: Ints, values: SmallInts) -> Ints:
     """Return concatenated rows with each row turned round."""
     place = np.arange(values.size)
     row = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
     return np.asarray(values[offsets[row] + offsets[row + 1] - 1 - place], dtype=np.int64)
 
 
-def normalised(offsets: IntArray, amounts: FloatArray) -> FloatArray:
+def normalised(offsets: Ints, amounts: Floats) -> Floats:
     """Return each row's amounts as fractions of their sum; rows are not empty."""
     if amounts.size == 0:
         return amounts

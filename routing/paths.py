@@ -10,15 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import starts
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 from routing.routes import Routes
 
 # Nodes that the k-shortest search may enter for one pair before it turns to exact pruning.
 _SEARCH_BUDGET = 20_000
 
 
-def forwarding_nodes(network: Network) -> IntArray:
+def forwarding_nodes(network: Network) -> Ints:
     """Return 1 for each node that may forward traffic of others, else 0; shape (nodes,)."""
     mask = np.ones(network.nodes, dtype=np.int64)
     if network.switches:
@@ -26,7 +27,7 @@ def forwarding_nodes(network: Network) -> IntArray:
     return mask
 
 
-def hop_distances(network: Network) -> IntArray:
+def hop_distances(network: Network) -> Ints:
     """Return the hops of a shortest path between all nodes.
 
     Parameters
@@ -43,7 +44,7 @@ def hop_distances(network: Network) -> IntArray:
     return np.ascontiguousarray(into.T)
 
 
-def hops_toward_hosts(network: Network, forwarding: IntArray | None = None) -> IntArray:
+def hops_toward_hosts(network: Network, forwarding: Ints | None = None) -> Ints:
     """Return hops to each host, after checking that all are reached.
 
     Parameters
@@ -69,7 +70,7 @@ def hops_toward_hosts(network: Network, forwarding: IntArray | None = None) -> I
     return toward
 
 
-def _hops_into(network: Network, targets: IntArray, forwarding: IntArray | None = None) -> IntArray:
+def _hops_into(network: Network, targets: Ints, forwarding: Ints | None = None) -> Ints:
     """Return hops from all nodes to some hosts, shape (targets, nodes); -1: no path."""
     from routing.path_kernels import distances_into
 
@@ -88,12 +89,12 @@ def _unreachable(network: Network, source: int, target: int) -> InfeasibleError:
 class _Asked(NamedTuple):
     """Pairs to route, and the hops to their targets; as the kernels take them."""
 
-    toward: IntArray
-    place: IntArray
-    pairs: IntArray
+    toward: Ints
+    place: Ints
+    pairs: Ints
 
 
-def _asked(network: Network, pairs: IntArray | None, forwarding: IntArray | None = None) -> _Asked:
+def _asked(network: Network, pairs: Ints | None, forwarding: Ints | None = None) -> _Asked:
     """Return pairs, by default all, with the hops to their targets.
 
     Raises
@@ -150,7 +151,7 @@ def shortest_routes(network: Network, *, seed: int | np.random.Generator | None 
     return single_path_routes(network, lengths, links)
 
 
-def single_path_routes(network: Network, lengths: IntArray, links: IntArray) -> Routes:
+def single_path_routes(network: Network, lengths: Ints, links: Ints) -> Routes:
     """Return the routes of one path a pair.
 
     Parameters
@@ -179,7 +180,7 @@ def single_path_routes(network: Network, lengths: IntArray, links: IntArray) -> 
 
 
 def ecmp_routes(
-    network: Network, *, hosts_forward: bool = False, pairs: IntArray | None = None
+    network: Network, *, hosts_forward: bool = False, pairs: Ints | None = None
 ) -> Routes:
     """Split every pair's traffic equally over all shortest next hops, at each node (fluid ECMP).
 
@@ -232,7 +233,7 @@ def ecmp_routes(
     return Routes(network.hosts, offsets, links, weights, latency, hops, pairs)
 
 
-def ecmp_link_bytes(network: Network, demand: FloatArray) -> FloatArray:
+def ecmp_link_bytes(network: Network, demand: Floats) -> Floats:
     """Return the bytes that a demand puts on each link under `ecmp_routes`, which are not made.
 
     Target by target, in time and memory of the distances to hosts that are sent something: routes
@@ -264,13 +265,13 @@ def ecmp_link_bytes(network: Network, demand: FloatArray) -> FloatArray:
     lost = np.argwhere((toward[:, : network.hosts] < 0).T & (sent[:, targets] > 0.0))
     if lost.size:
         raise _unreachable(network, int(lost[0, 0]), int(targets[lost[0, 1]]))
-    loads: FloatArray = ecmp_loads(
+    loads: Floats = ecmp_loads(
         network.out_offsets, network.target, forwarding_nodes(network), toward, targets, sent
     )
     return loads
 
 
-def links_into(network: Network) -> tuple[IntArray, IntArray]:
+def links_into(network: Network) -> tuple[Ints, Ints]:
     """Return CSR offsets and indices of the links into each node, by their source."""
     counts = np.bincount(network.target, minlength=network.nodes)
     offsets = starts(counts)
@@ -282,7 +283,7 @@ USUAL_PATHS, USUAL_SLACK = 8, 1
 
 
 def k_shortest_routes(
-    network: Network, k: int, *, slack: int | None = None, pairs: IntArray | None = None
+    network: Network, k: int, *, slack: int | None = None, pairs: Ints | None = None
 ) -> Routes:
     """Split every pair's traffic equally over its k shortest loopless paths.
 

@@ -10,7 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from routing.network import IntArray, Network
+from codesign_base.arrays import Ints
+from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes
 
@@ -28,9 +29,9 @@ class Rotation:
     """
 
     hosts: int
-    links: IntArray
+    links: Ints
 
-    def first_images(self, pairs: IntArray, hosts: int) -> tuple[IntArray, IntArray]:
+    def first_images(self, pairs: Ints, hosts: int) -> tuple[Ints, Ints]:
         """Return the image of each pair that goes to the first hosts, and rotations from it.
 
         Parameters
@@ -74,7 +75,7 @@ def least_rotation(network: Network) -> Rotation | None:
     return None
 
 
-def rotated_links(network: Network, step: int) -> IntArray | None:
+def rotated_links(network: Network, step: int) -> Ints | None:
     """Return on which link a rotation of the hosts maps each link, or None where it does not.
 
     Parameters

@@ -6,11 +6,12 @@ from enum import StrEnum
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Floats, Ints
 from routing.coin_change import coin_change_routes
 from routing.congestion_lp import min_congestion_lp
 from routing.forwarding import forwarding_tables, path_routing_tables
 from routing.multicommodity import min_congestion
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 from routing.path_routing import PathRouting
 from routing.paths import (
     USUAL_PATHS,
@@ -62,14 +63,14 @@ class RoutedTraffic:
 
     method: Method
     network: Network
-    demand: FloatArray
+    demand: Floats
     routes: Routes
     paths: PathRouting | None
     rounding_loss: float | None
     bound: CongestionBound
     wiring_bound: CongestionBound | None
 
-    def link_bytes(self) -> FloatArray:
+    def link_bytes(self) -> Floats:
         """Return the bytes on each link, shape (links,)."""
         return self.routes.link_bytes(self.network, self.demand)
 
@@ -93,7 +94,7 @@ class RoutedTraffic:
             return None
         return round(float(self.routes.latency[asked].max(initial=0.0)) / float(hop[0]))
 
-    def rules(self) -> tuple[str, IntArray]:
+    def rules(self) -> tuple[str, Ints]:
         """Return what rules are keyed by, and their number at each node, shape (nodes,).
 
         ``destination`` where the routes can be told so, or where they minimise congestion
@@ -112,7 +113,7 @@ class RoutedTraffic:
 
 def route_traffic(
     network: Network,
-    demand: FloatArray,
+    demand: Floats,
     method: str = "mcf",
     *,
     accuracy: float = 0.01,
@@ -210,7 +211,7 @@ def circulant_steps(network: Network) -> list[int]:
     return steps
 
 
-def _wiring_bound(network: Network, demand: FloatArray) -> CongestionBound | None:
+def _wiring_bound(network: Network, demand: Floats) -> CongestionBound | None:
     if network.switches or network.links == 0:
         return None
     degree = int(max(network.out_degree().max(), network.in_degree().max()))
@@ -218,7 +219,7 @@ def _wiring_bound(network: Network, demand: FloatArray) -> CongestionBound | Non
     return any_wiring_bound(demand, degree, rate)
 
 
-def hop_statistics(network: Network, demand: FloatArray) -> tuple[int, float, float]:
+def hop_statistics(network: Network, demand: Floats) -> tuple[int, float, float]:
     """Return diameter and mean distance between hosts in hops, plain and weighted by demand.
 
     Raises

@@ -7,8 +7,9 @@ from functools import cached_property
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread, starts
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 
 EVERY_PAIR_UP_TO = 128
 """Hosts up to which routes of all pairs are worked out and recorded: beyond, they fill memory."""
@@ -44,12 +45,12 @@ class Routes:
     """
 
     hosts: int
-    offsets: IntArray
-    links: IntArray
-    weights: FloatArray
-    latency: FloatArray
-    hops: FloatArray
-    pairs: IntArray | None = None
+    offsets: Ints
+    links: Ints
+    weights: Floats
+    latency: Floats
+    hops: Floats
+    pairs: Ints | None = None
     more: "Callable[..., Routes] | None" = None
 
     def __post_init__(self) -> None:
@@ -100,11 +101,11 @@ class Routes:
         return make() if tabled(hosts) else cls.on_demand(hosts, make)
 
     @cached_property
-    def listed(self) -> IntArray:
+    def listed(self) -> Ints:
         """The pair of each row."""
         return np.arange(self.hosts * self.hosts) if self.pairs is None else self.pairs
 
-    def rows(self, pairs: IntArray) -> IntArray:
+    def rows(self, pairs: Ints) -> Ints:
         """Return the row of each pair, any shape; -1 if it is not listed."""
         if self.pairs is None:
             return pairs
@@ -113,7 +114,7 @@ class Routes:
         at = np.minimum(np.searchsorted(self.pairs, pairs), self.pairs.size - 1)
         return np.where(self.pairs[at] == pairs, at, -1)
 
-    def of(self, pairs: IntArray) -> "Routes":
+    def of(self, pairs: Ints) -> "Routes":
         """Return a table that lists some pairs.
 
         Parameters
@@ -149,7 +150,7 @@ class Routes:
             return self.more()
         return replace(self.of(np.arange(self.hosts * self.hosts)), pairs=None)
 
-    def row(self, source: int, target: int) -> tuple[IntArray, FloatArray]:
+    def row(self, source: int, target: int) -> tuple[Ints, Floats]:
         """Return the links and weights of one ordered pair."""
         pair = source * self.hosts + target
         if self.pairs is not None:
@@ -168,7 +169,7 @@ class Routes:
             and np.allclose(self.latency, other.latency, rtol=1e-9, atol=0.0)
         )
 
-    def link_bytes(self, network: Network, traffic: FloatArray) -> FloatArray:
+    def link_bytes(self, network: Network, traffic: Floats) -> Floats:
         """Return the bytes that a (hosts, hosts) demand matrix puts on each link."""
         sent = np.flatnonzero(traffic)
         rows = self.rows(sent)

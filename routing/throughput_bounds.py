@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import starts
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 from routing.path_routing import CUT_ROUNDING, checked_demand, dual_bound, require_served
 
 # Share of the pairs with demand from which on all are sorted, be it zeros; on few hosts always.
@@ -52,7 +53,7 @@ class CongestionBound:
         return congestion / self.seconds - 1.0 if self.seconds > 0 else float("inf")
 
 
-def any_wiring_bound(demand: FloatArray, degree: int, port_rate: float) -> CongestionBound:
+def any_wiring_bound(demand: Floats, degree: int, port_rate: float) -> CongestionBound:
     """Bound the congestion over all networks of hosts with a number of ports each.
 
     Parameters
@@ -97,7 +98,7 @@ def any_wiring_bound(demand: FloatArray, degree: int, port_rate: float) -> Conge
     return CongestionBound(max(terms.values()) * CUT_ROUNDING, terms)
 
 
-def least_link_bytes(demand: FloatArray, degree: int, bidirectional: bool = False) -> float:
+def least_link_bytes(demand: Floats, degree: int, bidirectional: bool = False) -> float:
     """Return the least link-bytes that a demand takes in any network of a degree.
 
     At most d + d^2 + ... + d^h hosts are within h hops of a source, so of its demands at least
@@ -149,7 +150,7 @@ def within_hops(hosts: int, degree: int, bidirectional: bool = False) -> list[in
     return found
 
 
-def _least_first(demand: FloatArray) -> FloatArray:
+def _least_first(demand: Floats) -> Floats:
     """Sum the rows, and the columns, each sorted from its least to its largest; (2, hosts)."""
     hosts = demand.shape[0]
     if np.count_nonzero(demand) > (_DENSE if hosts > _SMALL else 0.0) * demand.size:
@@ -167,7 +168,7 @@ def _least_first(demand: FloatArray) -> FloatArray:
 
 
 def network_bound(
-    network: Network, demand: FloatArray, lengths: FloatArray | None = None
+    network: Network, demand: Floats, lengths: Floats | None = None
 ) -> CongestionBound:
     """Bound the congestion over all routings of a demand on one network.
 
@@ -212,7 +213,7 @@ def network_bound(
     return CongestionBound(max(terms.values()) * CUT_ROUNDING, terms)
 
 
-def host_seconds(network: Network, demand: FloatArray) -> float:
+def host_seconds(network: Network, demand: Floats) -> float:
     """Return the seconds of the busiest host's bytes over all its links out, or in."""
     worst, hosts = 0.0, network.hosts
     for rate, sums in (
@@ -224,7 +225,7 @@ def host_seconds(network: Network, demand: FloatArray) -> float:
     return worst
 
 
-def cut_order(network: Network) -> IntArray:
+def cut_order(network: Network) -> Ints:
     """Return the nodes in an order whose first and last parts are joined by little capacity.
 
     Parameters
@@ -261,13 +262,13 @@ def cut_order(network: Network) -> IntArray:
     return np.argsort(np.round(along, 9), kind="stable")
 
 
-def sweep_seconds(network: Network, demand: FloatArray, order: IntArray) -> float:
+def sweep_seconds(network: Network, demand: Floats, order: Ints) -> float:
     """Return the largest demand over capacity, in seconds, across the cuts of an order of nodes."""
     nodes = network.nodes
     place = np.empty(nodes, dtype=np.int64)
     place[order] = np.arange(nodes)
 
-    def across(begin: IntArray, end: IntArray, amount: FloatArray) -> FloatArray:
+    def across(begin: Ints, end: Ints, amount: Floats) -> Floats:
         """Amounts that cross from the first c nodes to the others, shape (nodes - 1,)."""
         change = np.zeros(nodes + 1)
         np.add.at(change, begin + 1, amount)

@@ -1,14 +1,10 @@
 """Compiled local search over one path a pair."""
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base.array_kernels import copy_into
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.jit import kernel
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-SmallInts = npt.NDArray[np.int32]
 
 # Sharpness of the soft maximum times the congestion.
 _SHARP = 200.0

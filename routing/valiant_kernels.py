@@ -1,14 +1,11 @@
 """Compiled two-leg routes over intermediates."""
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base.array_kernels import grown
+from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import kernel
 from routing.flow_kernels import cancel_cycles, loop_free_order
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 # Flow of a unit below this is rounding.
 _DUST = 1e-12

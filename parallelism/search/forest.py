@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base.arrays import Floats
 from parallelism.search.space import Degrees
-from parallelism.taskgraph import FloatArray
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class SplitCosts:
         What the configurations of each operator are; empty if nobody asks.
     """
 
-    own: tuple[FloatArray, ...]
+    own: tuple[Floats, ...]
     reader: tuple[int, ...]
-    shared: tuple[FloatArray | None, ...]
+    shared: tuple[Floats | None, ...]
     degrees: tuple[tuple[Degrees, ...], ...] = ()
 
 
-def least(choices: SplitCosts, own: FloatArray, shared: FloatArray) -> tuple[float, list[int]]:
+def least(choices: SplitCosts, own: Floats, shared: Floats) -> tuple[float, list[int]]:
     """Return the least weighted cost over all strategies, and one that has it.
 
     Parameters

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from parallelism.device import Server
-from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.assumptions import assumptions_of
 from parallelism.transformers.balance import ends_in_layers
@@ -244,7 +245,7 @@ class LayoutFamily:
             schedule=schedule,
         )  # fmt: skip
 
-    def memory(self, placement: Placement) -> FloatArray:
+    def memory(self, placement: Placement) -> Floats:
         """Return the bytes that a GPU of each pipeline stage needs, shape (stages,)."""
         return np.array([use.total for use in self.uses(placement.layout)])
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.arrays import Ints
 from parallelism.taskgraph import Group
 from parallelism.transformers.placement import Placement
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,15 +34,15 @@ class Exchange:
         What each is called in the tasks, where it stands for others, too.
     """
 
-    members: IntArray
+    members: Ints
     servers: tuple[Group, ...]
-    of_place: IntArray
+    of_place: Ints
     shares: int
     inside: float
-    element: IntArray | None = None
+    element: Ints | None = None
 
 
-def exchange(placement: Placement, ranks: IntArray, groups: IntArray) -> Exchange:
+def exchange(placement: Placement, ranks: Ints, groups: Ints) -> Exchange:
     """Return the collectives of groups of ranks.
 
     Parameters
@@ -93,15 +92,15 @@ class AllToAll:
         What each is called in the tasks, where it stands for others, too.
     """
 
-    source: IntArray
-    target: IntArray
+    source: Ints
+    target: Ints
     weight: npt.NDArray[np.float64]
-    senders: IntArray
-    into: IntArray
-    element: IntArray | None = None
+    senders: Ints
+    into: Ints
+    element: Ints | None = None
 
 
-def all_to_all(placement: Placement, ranks: IntArray, groups: IntArray) -> AllToAll:
+def all_to_all(placement: Placement, ranks: Ints, groups: Ints) -> AllToAll:
     """Return the server pairs of all groups of a stage, where each rank sends to each other.
 
     Parameters
@@ -147,7 +146,7 @@ def all_to_all(placement: Placement, ranks: IntArray, groups: IntArray) -> AllTo
     )
 
 
-def _even_all_to_all(placement: Placement, ranks: IntArray, groups: IntArray) -> AllToAll | None:
+def _even_all_to_all(placement: Placement, ranks: Ints, groups: Ints) -> AllToAll | None:
     """Return the same at once where all groups have as many ranks on each of as many servers."""
     if placement.servers_per_rank > 1 or groups.size == 0:
         return None
@@ -170,7 +169,7 @@ def _even_all_to_all(placement: Placement, ranks: IntArray, groups: IntArray) ->
     members = np.take_along_axis(members, seen[:, :, None], axis=1)
     one, other = np.nonzero(~np.eye(servers, dtype=np.bool_))
     pairs = np.arange(count * one.size).reshape(count, one.size)
-    into: IntArray = np.zeros((ranks.size, servers - 1), dtype=np.int64)
+    into: Ints = np.zeros((ranks.size, servers - 1), dtype=np.int64)
     bring = np.argsort(other, kind="stable").reshape(servers, servers - 1)
     into[members] = pairs[:, bring][:, :, None, :]
     return AllToAll(
@@ -182,7 +181,7 @@ def _even_all_to_all(placement: Placement, ranks: IntArray, groups: IntArray) ->
     )
 
 
-def _distinct(servers: IntArray) -> tuple[Group, ...]:
+def _distinct(servers: Ints) -> tuple[Group, ...]:
     """Return the sorted distinct servers of each row."""
     rows = np.sort(servers, axis=1)
     kept = np.ones(rows.shape, dtype=np.bool_)
@@ -194,7 +193,7 @@ def _distinct(servers: IntArray) -> tuple[Group, ...]:
     return tuple(tuple(row.tolist()) for row in np.split(flat, np.cumsum(counts)[:-1]))
 
 
-def _rows(lists: list[list[int]]) -> IntArray:
+def _rows(lists: list[list[int]]) -> Ints:
     width = max((len(row) for row in lists), default=0)
     return np.array([row + [-1] * (width - len(row)) for row in lists], dtype=np.int64).reshape(
         len(lists), width

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from codesign_base.arrays import Floats
 from parallelism.device import Server
-from parallelism.taskgraph import FloatArray
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.collectives import (
     Communication,
@@ -101,13 +101,13 @@ class Loads:
     ones.
     """
 
-    seconds: FloatArray
+    seconds: Floats
     boundary_bytes: float
-    tensor_bytes: FloatArray
-    input_bytes: FloatArray
-    context_bytes: FloatArray
-    heads_bytes: FloatArray
-    expert_bytes: FloatArray
+    tensor_bytes: Floats
+    input_bytes: Floats
+    context_bytes: Floats
+    heads_bytes: Floats
+    expert_bytes: Floats
     gradients: tuple[WeightCount, ...]
     weights: tuple[WeightCount, ...]
     tied_bytes: float
@@ -189,7 +189,7 @@ def _loads(
     known = _columns(model, layout.of_layers, rates, server, implementation, far, sequence)
     scales = scale_seconds(layout, Links.of_server(server, 1.0), implementation)
     alike = alike_parts(model, layout)
-    columns: dict[int, FloatArray] = {}
+    columns: dict[int, Floats] = {}
     for index in set(alike):
         part = parts[index]
         column = known.part(part)
@@ -259,9 +259,9 @@ class _Columns:
     ) -> None:
         self.model, self.layout, self.rates, self.near = model, layout, rates, near_links(server)
         self.implementation, self.far, self.sequence = implementation, far, sequence
-        self.known: dict[object, FloatArray] = {}
+        self.known: dict[object, Floats] = {}
 
-    def part(self, part: Part) -> FloatArray:
+    def part(self, part: Part) -> Floats:
         """Return the column of a part, less what depends on more of the layout."""
         kinds = part.kinds(self.model)
         key = (kinds, part.embedding, part.head)
@@ -275,7 +275,7 @@ class _Columns:
             self.known[key] = found
         return found.copy()
 
-    def _layer(self, layer: int) -> FloatArray:
+    def _layer(self, layer: int) -> Floats:
         found = self.known.get(layer)
         if found is None:
             model, layout, implementation = self.model, self.layout, self.implementation
@@ -289,7 +289,7 @@ class _Columns:
             found = self.known[layer] = self._column(one, messages)
         return found
 
-    def _ends(self, part: Part) -> FloatArray:
+    def _ends(self, part: Part) -> Floats:
         """Costs and messages of embedding and head, where a part has them."""
         model, layout, implementation = self.model, self.layout, self.implementation
         costs = PassCosts()
@@ -302,7 +302,7 @@ class _Columns:
         one = part_seconds(costs, inside, layout, implementation, self.rates, self.near)
         return self._column(one, messages)
 
-    def _column(self, one: PassSeconds, messages: Iterable[Communication]) -> FloatArray:
+    def _column(self, one: PassSeconds, messages: Iterable[Communication]) -> Floats:
         found = np.zeros((1 + len(_VOLUMES), len(PassKind)))
         found[0] = one.forward, one.backward, one.weight
         for message in messages:
@@ -316,7 +316,7 @@ class _Columns:
 _columns = lru_cache(maxsize=256)(_Columns)
 
 
-def _stays(placement: Placement) -> FloatArray:
+def _stays(placement: Placement) -> Floats:
     """Return the share of a stage's ranks whose outputs stay on their server, of each part."""
     layout = placement.layout
     stage = np.array(layout.part_stages[:-1], dtype=np.int64)
@@ -326,7 +326,7 @@ def _stays(placement: Placement) -> FloatArray:
 
 
 @lru_cache(maxsize=256)
-def _next_stays(placement: Placement) -> FloatArray:
+def _next_stays(placement: Placement) -> Floats:
     """Return the share of each stage's ranks that are on a server with those of the next stage.
 
     After the last stage comes the first.

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Floats
 from parallelism.transformers.activations import layer_activations, not_kept, part_activations
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
@@ -21,8 +21,6 @@ from parallelism.transformers.stages import (
     parts_of,
     stage_weights,
 )
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ def _known_activations(
     return {}
 
 
-def peak_held(schedule: PipelineSchedule, held: FloatArray) -> FloatArray:
+def peak_held(schedule: PipelineSchedule, held: Floats) -> Floats:
     """Return the most bytes that each rank's activations take at once.
 
     Parameters

@@ -4,13 +4,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Flags, Ints
 from parallelism.transformers.schedules import PassKind, PipelineSchedule
 from parallelism.transformers.timeline_kernels import pass_sequence
-
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,18 +37,18 @@ class PassOrder:
         three) of the same kinds and parts. Itself, if it is the first, or not ``alike``.
     """
 
-    kind: IntArray
-    stage: IntArray
-    part: IntArray
-    microbatch: IntArray
-    before: IntArray
-    sender: IntArray
-    earlier: IntArray
-    uses: BoolArray
-    scatters: BoolArray
-    last: BoolArray
-    alike: BoolArray
-    template: IntArray
+    kind: Ints
+    stage: Ints
+    part: Ints
+    microbatch: Ints
+    before: Ints
+    sender: Ints
+    earlier: Ints
+    uses: Flags
+    scatters: Flags
+    last: Flags
+    alike: Flags
+    template: Ints
 
 
 @lru_cache(maxsize=32)
@@ -107,7 +104,7 @@ def pass_order(schedule: PipelineSchedule, zero: int) -> PassOrder:
     )  # fmt: skip
 
 
-def _earlier(parts: IntArray, stage: IntArray, part: IntArray, step: IntArray) -> IntArray:
+def _earlier(parts: Ints, stage: Ints, part: Ints, step: Ints) -> Ints:
     """Return the last pass before each, on its stage and of its kind, that sent to the same stage.
 
     -1 where there is none. The passes of a stage are in the order in which they run; ``step`` is

@@ -5,13 +5,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.arrays import Ints
 from parallelism.taskgraph import Phase, TaskKind
 from parallelism.transformers.groups import AllToAll, Exchange
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PassKind
 from parallelism.transformers.shape import Shape
-from parallelism.transformers.task_list import NOBODY, IntArray, Label, TaskList
+from parallelism.transformers.task_list import NOBODY, Label, TaskList
 
 SENDS = {PassKind.FORWARD: (1, Phase.ACTIVATION), PassKind.BACKWARD: (-1, Phase.GRADIENT)}
 """Of passes whose outputs are sent: the step to the part that reads them, and their phase."""
@@ -36,7 +37,7 @@ class Messages:
         self.placement, self.layout = placement, placement.layout
         self.loads, self.shape, self.tasks = loads, shape, tasks
         # Of exchanges of the shape, by their identity.
-        self._groups: dict[int, IntArray] = {}
+        self._groups: dict[int, Ints] = {}
         self._sorted: dict[int, _Sorted] = {}
 
     def send(
@@ -44,9 +45,9 @@ class Messages:
         kind: PassKind,
         stage: int,
         label: Label,
-        gate: list[IntArray],
-        earlier: list[IntArray],
-    ) -> list[IntArray]:
+        gate: list[Ints],
+        earlier: list[Ints],
+    ) -> list[Ints]:
         """Send outputs to the ranks of the next part, or gradients to those of the one before.
 
         Each message goes when the ``earlier`` one between the same ranks has arrived.
@@ -81,10 +82,10 @@ class Messages:
         kind: TaskKind,
         over: Exchange,
         size: float,
-        waits: list[IntArray],
+        waits: list[Ints],
         label: Label,
         delay: float = 0.0,
-    ) -> list[IntArray]:
+    ) -> list[Ints]:
         """Add one collective a group; return those of each rank."""
         groups = self._groups.get(id(over))
         if groups is None:
@@ -97,8 +98,8 @@ class Messages:
         return list(made[over.of_place].T)
 
     def exchange_context(
-        self, kind: PassKind, stage: int, waits: list[IntArray], label: Label
-    ) -> list[IntArray]:
+        self, kind: PassKind, stage: int, waits: list[Ints], label: Label
+    ) -> list[Ints]:
         """Let keys and values go round each context group while its ranks compute."""
         size = float(self.loads.context_bytes[kind, label[0]])
         over = self.shape.context[stage]
@@ -107,8 +108,8 @@ class Messages:
         return self.collective(TaskKind.ALL_GATHER, over, size, waits, label)
 
     def gather_inputs(
-        self, kind: PassKind, stage: int, waits: list[IntArray], label: Label
-    ) -> list[IntArray]:
+        self, kind: PassKind, stage: int, waits: list[Ints], label: Label
+    ) -> list[Ints]:
         """Gather inputs again for gradients of weights, over the servers of each rank."""
         size = float(self.loads.input_bytes[kind, label[0]])
         if self.placement.servers_per_rank == 1 or size == 0.0:
@@ -116,14 +117,14 @@ class Messages:
         groups = self._rank_groups(stage)
         return [self.tasks.add(TaskKind.ALL_GATHER, groups, None, size, waits, label)]
 
-    def _rank_groups(self, stage: int) -> IntArray:
+    def _rank_groups(self, stage: int) -> Ints:
         """Return the group of servers of each rank."""
         servers = [self.placement.rank_servers(int(rank)) for rank in self.shape.ranks[stage]]
         return np.array([self.tasks.group(one) for one in servers])
 
     def reduce_tensor(
-        self, kind: PassKind, stage: int, gate: list[IntArray], label: Label
-    ) -> list[IntArray]:
+        self, kind: PassKind, stage: int, gate: list[Ints], label: Label
+    ) -> list[Ints]:
         """Reduce over the servers of each rank, which waits for it."""
         size = float(self.loads.tensor_bytes[kind, label[0]])
         if self.placement.servers_per_rank == 1 or size == 0.0:
@@ -132,22 +133,22 @@ class Messages:
         return [self.tasks.add(TaskKind.ALLREDUCE, groups, None, size, gate, label)]
 
     def exchange_heads(
-        self, kind: PassKind, stage: int, gate: list[IntArray], label: Label
-    ) -> list[IntArray]:
+        self, kind: PassKind, stage: int, gate: list[Ints], label: Label
+    ) -> list[Ints]:
         """Exchange heads of linear attention among the servers of each context group."""
         size = float(self.loads.heads_bytes[kind, label[0]]) / self.layout.context
         return self._all_to_all(self.shape.heads[stage], size, gate, label)
 
     def exchange_experts(
-        self, kind: PassKind, stage: int, gate: list[IntArray], label: Label, share: float
-    ) -> list[IntArray]:
+        self, kind: PassKind, stage: int, gate: list[Ints], label: Label, share: float
+    ) -> list[Ints]:
         """Send a share of the tokens from every server of an expert group to every other."""
         size = share * float(self.loads.expert_bytes[kind, label[0]]) / self.layout.expert_ranks
         return self._all_to_all(self.shape.tokens[stage], size, gate, label)
 
     def _all_to_all(
-        self, over: AllToAll, size: float, gate: list[IntArray], label: Label
-    ) -> list[IntArray]:
+        self, over: AllToAll, size: float, gate: list[Ints], label: Label
+    ) -> list[Ints]:
         """Send what each rank has for each other of its group; return what brings it to each."""
         if size == 0.0 or not over.source.size:
             return []
@@ -167,14 +168,14 @@ class Messages:
 class _Places(NamedTuple):
     """Places in an array, and where none is meant, if anywhere."""
 
-    which: IntArray
+    which: Ints
     none: npt.NDArray[np.bool_] | None
 
 
 class _Sorted(NamedTuple):
     """An all-to-all with its pairs by their weights: of each the pairs, and who sends."""
 
-    kinds: list[tuple[float, IntArray, _Places]]
+    kinds: list[tuple[float, Ints, _Places]]
     into: _Places
 
 
@@ -186,12 +187,12 @@ def _by_weight(over: AllToAll) -> _Sorted:
     return _Sorted(kinds, _places(over.into))
 
 
-def _places(which: IntArray) -> _Places:
+def _places(which: Ints) -> _Places:
     none = which < 0
     return _Places(np.maximum(which, 0), none if none.any() else None)
 
 
-def _pick(tasks: IntArray, places: _Places) -> IntArray:
+def _pick(tasks: Ints, places: _Places) -> Ints:
     """Return entries of an array, `NOBODY` where none is meant."""
     picked = tasks[places.which]
     if places.none is not None:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from codesign_base.arrays import Ints
 from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.pass_order import pass_order
@@ -11,7 +12,7 @@ from parallelism.transformers.placed_messages import SENDS, Messages
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PassKind, PipelineSchedule
 from parallelism.transformers.shape import Shape, whole_shape
-from parallelism.transformers.task_list import NOBODY, IntArray, Label, Repeated, TaskList
+from parallelism.transformers.task_list import NOBODY, Label, Repeated, TaskList
 
 PIECES = 4
 """Pieces in which each part's gradients are reduced and weights gathered."""
@@ -66,7 +67,7 @@ def represented_tasks(
     loads: Loads,
     shape: Shape,
     groups: tuple[Group, ...],
-) -> tuple[TaskGraph, IntArray]:
+) -> tuple[TaskGraph, Ints]:
     """Return the task graph of some ranks, which stand for all.
 
     Parameters
@@ -98,8 +99,8 @@ class _Made(NamedTuple):
     """
 
     size: int
-    gate: list[IntArray]
-    sent: list[IntArray] | None
+    gate: list[Ints]
+    sent: list[Ints] | None
     tasks: Repeated
 
 
@@ -127,12 +128,12 @@ class _Builder:
         self.order = pass_order(schedule, placement.layout.zero)
         self.template: list[int] = self.order.template.tolist()
         self.made: dict[int, _Made] = {}
-        self.begin: IntArray = np.zeros(self.order.kind.size, dtype=np.int64)
-        self.gathered: list[list[IntArray]] = [[] for _ in range(self.stages)]
-        self.ended: list[list[IntArray]] = [[] for _ in range(self.stages)]
-        self.reduced: list[list[IntArray]] = [[] for _ in range(self.stages)]
+        self.begin: Ints = np.zeros(self.order.kind.size, dtype=np.int64)
+        self.gathered: list[list[Ints]] = [[] for _ in range(self.stages)]
+        self.ended: list[list[Ints]] = [[] for _ in range(self.stages)]
+        self.reduced: list[list[Ints]] = [[] for _ in range(self.stages)]
 
-    def build(self) -> tuple[TaskGraph, IntArray]:
+    def build(self) -> tuple[TaskGraph, Ints]:
         """Add all passes, each after those that it waits for."""
         order, count = self.order, self.order.kind.size
         sizes = np.zeros(count, dtype=np.int64)  # of templates
@@ -166,7 +167,7 @@ class _Builder:
             made = self.made[int(order.template[numbers[0]])]
             self.tasks.repeat(made.tasks, begins, order.microbatch[numbers])
 
-    def _outputs(self, number: int, sent: bool) -> list[IntArray]:
+    def _outputs(self, number: int, sent: bool) -> list[Ints]:
         """Return the tasks of a pass that others wait for; none of no pass."""
         if number < 0:
             return []
@@ -214,11 +215,11 @@ class _Builder:
         kind: PassKind,
         stage: int,
         label: Label,
-        waits: list[IntArray],
+        waits: list[Ints],
         uses: bool,
         scatters: bool,
         last: bool,
-    ) -> list[IntArray]:
+    ) -> list[Ints]:
         """Add a pass task by task but for its outputs; return what the next pass waits for."""
         part, _, microbatch = label
         zero = self.layout.zero
@@ -246,11 +247,11 @@ class _Builder:
         stage: int,
         dense: float,
         expert: float,
-        before: list[IntArray],
+        before: list[Ints],
         label: Label,
-    ) -> list[IntArray]:
+    ) -> list[Ints]:
         """Add collectives over the ranks that share weights; return them by rank."""
-        found: list[IntArray] = []
+        found: list[Ints] = []
         shape, layout = self.shape, self.layout
         ranks = layout.context * layout.data
         for size, over, count in (
@@ -268,8 +269,8 @@ class _Builder:
         return found
 
     def _gather(
-        self, stage: int, part: int, pieces: int, microbatch: int, waits: list[IntArray]
-    ) -> list[IntArray]:
+        self, stage: int, part: int, pieces: int, microbatch: int, waits: list[Ints]
+    ) -> list[Ints]:
         """Gather the weights of a part, or a piece of them, after the piece before.
 
         Where they are dropped after use, there is room for the piece at work and for the next.
@@ -278,7 +279,7 @@ class _Builder:
         before = list(self.gathered[stage])
         if self.layout.zero == 3 and len(self.ended[stage]) > 1:
             before.append(self.ended[stage][0])
-        found: list[IntArray] = []
+        found: list[Ints] = []
         label = (part, Phase.SYNCHRONISE, microbatch)
         exposed = self.loads.exposed
         for share, after in ((1.0 - exposed, before), (exposed, before + waits)):
@@ -290,15 +291,15 @@ class _Builder:
         return found
 
     def _reduce(
-        self, stage: int, part: int, ends: IntArray, pieces: int, microbatch: int
-    ) -> list[IntArray]:
+        self, stage: int, part: int, ends: Ints, pieces: int, microbatch: int
+    ) -> list[Ints]:
         """Reduce or scatter the gradients of a part, or a piece; return what the rank waits for.
 
         That is the share that the software exposes, which goes first.
         """
         kind = TaskKind.REDUCE_SCATTER if self.layout.zero else TaskKind.ALLREDUCE
         label = (part, Phase.SYNCHRONISE, microbatch)
-        done: list[list[IntArray]] = []
+        done: list[list[Ints]] = []
         for share in (self.loads.exposed, 1.0 - self.loads.exposed):
             gradients = self.loads.gradients[part].times(share / pieces)
             after = [ends, *done[0]] if done else [ends]
@@ -321,7 +322,7 @@ class _Builder:
                 TaskKind.COMPUTE, self.ranks[stage], None, self.loads.update_s, waits, label
             )
 
-    def _last_outputs(self, stage: int) -> list[IntArray]:
+    def _last_outputs(self, stage: int) -> list[Ints]:
         """Return what the ranks of a stage do last."""
         return self._outputs(int(np.flatnonzero(self.order.stage == stage)[-1]), sent=False)
 

@@ -5,15 +5,14 @@ from functools import cached_property, lru_cache
 from itertools import permutations
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
 from codesign_base.hashed_once import hashed_once
 from parallelism.taskgraph import Group
 from parallelism.transformers.layout import Layout
 
-IntArray = npt.NDArray[np.int64]
 AXES = ("context", "data", "pipeline")
 AxisOrder = tuple[str, str, str]
 """Of the axes, from the innermost."""
@@ -88,7 +87,7 @@ class Placement:
         return max(1, self.layout.tensor // self.gpus_per_server)
 
     @cached_property
-    def rank(self) -> IntArray:
+    def rank(self) -> Ints:
         """Number of each rank, shape (context, data, pipeline)."""
         sizes = {axis: getattr(self.layout, axis) for axis in AXES}
         grid = np.arange(np.prod(list(sizes.values()))).reshape(
@@ -100,7 +99,7 @@ class Placement:
         ).astype(np.int64)
 
     @cached_property
-    def home(self) -> IntArray:
+    def home(self) -> Ints:
         """First server of each rank, shape (context, data, pipeline)."""
         return self.rank // self.ranks_per_server * self.servers_per_rank
 
@@ -109,7 +108,7 @@ class Placement:
         first = rank // self.ranks_per_server * self.servers_per_rank
         return tuple(range(first, first + self.servers_per_rank))
 
-    def expert_groups(self) -> IntArray:
+    def expert_groups(self) -> Ints:
         """Return the ranks that share the experts of a stage.
 
         Returns
@@ -120,11 +119,11 @@ class Placement:
         """
         return self._groups(self.layout.expert_ranks)
 
-    def context_groups(self) -> IntArray:
+    def context_groups(self) -> Ints:
         """Return the ranks that share each sample, shape (groups, context, pipeline)."""
         return self._groups(self.layout.context)
 
-    def _groups(self, size: int) -> IntArray:
+    def _groups(self, size: int) -> Ints:
         return self.rank.transpose(1, 0, 2).reshape(-1, size, self.layout.pipeline)
 
 

@@ -3,13 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import inner_kernel, kernel
 from parallelism.transformers.timeline_kernels import pass_sequence
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 # Share of what was gathered that sums in another order differ by.
 _ROUNDING = 1e-12
@@ -23,19 +20,19 @@ class PassSends(NamedTuple):
     the part before. By part: its weights, and its gradients, where ranks share them.
     """
 
-    computing: FloatArray
-    beside: FloatArray
-    after: FloatArray
-    outputs: FloatArray
-    weights: FloatArray
-    gradients: FloatArray
+    computing: Floats
+    beside: Floats
+    after: Floats
+    outputs: Floats
+    weights: Floats
+    gradients: Floats
 
 
 class ServerPorts(NamedTuple):
     """The ports of each stage's servers: when they are free, and seconds that may wait since."""
 
-    free: FloatArray
-    waiting: FloatArray
+    free: Floats
+    waiting: Floats
 
 
 @inner_kernel
@@ -62,15 +59,15 @@ def _sent(ports: ServerPorts, stage: int, seconds: float, now: float, share: flo
 
 @kernel
 def stage_ends(
-    passes: IntArray,
-    parts_of: IntArray,
+    passes: Ints,
+    parts_of: Ints,
     microbatches: int,
     zero: int,
     pieces: int,
     sends: PassSends,
     exposed: float,
     share: float,
-) -> FloatArray:
+) -> Floats:
     """Return when each stage has done its passes, and its ports have sent everything.
 
     Parameters

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from parallelism.alike import Alike, Classes, IntArray, Pattern, Rows, refine
+from codesign_base.arrays import Ints
+from parallelism.alike import Alike, Classes, Pattern, Rows, refine
 from parallelism.taskgraph import TaskGraph
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placed_tasks import iteration_tasks, represented_tasks
@@ -70,9 +71,7 @@ def reduced_tasks(
     )
 
 
-def _in_order_of_use(
-    pattern: Pattern, classes: Classes, of_task: IntArray
-) -> tuple[Pattern, IntArray]:
+def _in_order_of_use(pattern: Pattern, classes: Classes, of_task: Ints) -> tuple[Pattern, Ints]:
     """Return the pattern with its groups in the order in which the whole graph meets them.
 
     Also each group's new number.

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
 from parallelism.transformers.layout import (
     FOLDED,
@@ -24,8 +25,6 @@ from parallelism.transformers.layout import (
     PipelineScheduleName,
     part_stages,
 )
-
-IntArray = npt.NDArray[np.int64]
 
 
 class PassKind(IntEnum):
@@ -68,10 +67,10 @@ class PipelineSchedule:
     chunks: int
     microbatches: int
     split_backward: bool
-    passes: IntArray
+    passes: Ints
 
     @cached_property
-    def parts(self) -> IntArray:
+    def parts(self) -> Ints:
         """The part of the model that each chunk of each rank is, shape (stages, chunks)."""
         stage = np.array(part_stages(self.name, self.stages, self.chunks), dtype=np.int64)
         order = np.argsort(stage, kind="stable")
@@ -143,7 +142,7 @@ def build_schedule(
             f"pipeline schedule: {several} fewer than the {stages} stages, of which "
             "'breadth-first' needs as many; choose another batch, microbatch, degree or schedule"
         )
-    makers: dict[PipelineScheduleName, Callable[[int], IntArray]] = {
+    makers: dict[PipelineScheduleName, Callable[[int], Ints]] = {
         "gpipe": lambda _: _gpipe(microbatches),
         "1f1b": lambda stage: _one_forward_one_backward(stage, stages, microbatches),
         "eager-1f1b": lambda stage: _one_forward_one_backward(stage, stages, microbatches, 2),
@@ -183,13 +182,13 @@ def schedule_of(layout: Layout, global_batch: int) -> PipelineSchedule:
     )
 
 
-def _passes(kind: PassKind, chunk: npt.ArrayLike, microbatch: IntArray) -> IntArray:
+def _passes(kind: PassKind, chunk: npt.ArrayLike, microbatch: Ints) -> Ints:
     """Return passes of one kind, one a microbatch."""
     chunks = np.broadcast_to(np.asarray(chunk, dtype=np.int64), microbatch.shape)
     return np.stack([np.full(microbatch.shape, int(kind)), chunks, microbatch], axis=1)
 
 
-def _alternate(warm_up: int, forward: IntArray, backward: IntArray) -> IntArray:
+def _alternate(warm_up: int, forward: Ints, backward: Ints) -> Ints:
     """Forward passes first, then one forward and one backward, then backward passes."""
     count = len(forward)
     paired = count - warm_up
@@ -201,15 +200,13 @@ def _alternate(warm_up: int, forward: IntArray, backward: IntArray) -> IntArray:
     return order
 
 
-def _gpipe(microbatches: int) -> IntArray:
+def _gpipe(microbatches: int) -> Ints:
     each = np.arange(microbatches)
     forward = _passes(PassKind.FORWARD, 0, each)
     return np.concatenate([forward, _passes(PassKind.BACKWARD, 0, each[::-1])])
 
 
-def _one_forward_one_backward(
-    stage: int, stages: int, microbatches: int, ahead: int = 1
-) -> IntArray:
+def _one_forward_one_backward(stage: int, stages: int, microbatches: int, ahead: int = 1) -> Ints:
     """So many forward passes ahead of the next stage."""
     each = np.arange(microbatches)
     return _alternate(
@@ -219,9 +216,7 @@ def _one_forward_one_backward(
     )
 
 
-def _interleaved(
-    stage: int, stages: int, microbatches: int, chunks: int, together: int
-) -> IntArray:
+def _interleaved(stage: int, stages: int, microbatches: int, chunks: int, together: int) -> Ints:
     """Groups of so many microbatches go through chunk after chunk."""
     group, within = np.divmod(np.arange(microbatches * chunks), together)
     rounds, chunk = np.divmod(group, chunks)
@@ -232,7 +227,7 @@ def _interleaved(
     return _alternate(min(warm_up, len(forward)), forward, backward)
 
 
-def _zero_bubble(stage: int, stages: int, microbatches: int) -> IntArray:
+def _zero_bubble(stage: int, stages: int, microbatches: int) -> Ints:
     """Weight passes lag ``stage`` microbatches behind backward ones, and fill the end."""
     order = _one_forward_one_backward(stage, stages, microbatches)
     after = np.flatnonzero((order[:, 0] == PassKind.BACKWARD) & (order[:, 2] >= stage)) + 1
@@ -241,7 +236,7 @@ def _zero_bubble(stage: int, stages: int, microbatches: int) -> IntArray:
     return np.insert(order, np.concatenate([after, late]), weight, axis=0)
 
 
-def _zero_bubble_v(stage: int, stages: int, microbatches: int) -> IntArray:
+def _zero_bubble_v(stage: int, stages: int, microbatches: int) -> Ints:
     """Passes of the part on the way there (0) and of the one on the way back (1).
 
     Two forward passes of the first part for each stage that is ahead; then both parts in turn,

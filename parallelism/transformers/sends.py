@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parallelism.taskgraph import FloatArray, IntArray
+from codesign_base.arrays import Floats, Ints
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule
@@ -33,12 +33,12 @@ class _Sends:
     """
 
     ranks: float
-    outputs: FloatArray
-    context: FloatArray
-    dense: FloatArray
-    expert: FloatArray
-    heads: FloatArray
-    tokens: FloatArray
+    outputs: Floats
+    context: Floats
+    dense: Floats
+    expert: Floats
+    heads: Floats
+    tokens: Floats
     tied: float
 
 
@@ -51,13 +51,13 @@ def _sends(placement: Placement, every: bool) -> _Sends:
     stages, ranks = home.shape
     on = home + servers * np.arange(stages)[:, None]
 
-    def sent(each: FloatArray) -> FloatArray:
+    def sent(each: Floats) -> Floats:
         if every:
             return np.asarray(each.reshape(stages, -1).sum(axis=1) * split)
         sums = np.bincount(on.ravel(), weights=each.ravel(), minlength=servers * stages)
         return np.asarray(sums.reshape(stages, servers).max(axis=1))
 
-    def group(size: int, across: bool = False) -> tuple[FloatArray, FloatArray]:
+    def group(size: int, across: bool = False) -> tuple[Floats, Floats]:
         """Return each rank's share of what its server sends round, and the ranks elsewhere."""
         grid = np.arange(stages * ranks).reshape(stages, -1, size)
         if across:
@@ -83,7 +83,7 @@ def _sends(placement: Placement, every: bool) -> _Sends:
     return _Sends(each, np.stack(outputs), context, dense, expert, heads, tokens, tied)
 
 
-def _counted(homes: IntArray, servers: int) -> tuple[IntArray, IntArray]:
+def _counted(homes: Ints, servers: int) -> tuple[Ints, Ints]:
     """Return how many of its group are on each member's server, and how many servers it is on."""
     keys = homes + servers * np.arange(len(homes))[:, None]
     counts = np.bincount(keys.ravel(), minlength=servers * len(homes))
@@ -111,14 +111,14 @@ class PartBytes(NamedTuple):
     """
 
     ranks: float
-    outputs: FloatArray
-    context: FloatArray
-    heads: FloatArray
-    tokens: FloatArray
-    inputs: FloatArray
-    tensor: FloatArray
-    weights: FloatArray
-    gradients: FloatArray
+    outputs: Floats
+    context: Floats
+    heads: Floats
+    tokens: Floats
+    inputs: Floats
+    tensor: Floats
+    weights: Floats
+    gradients: Floats
     tied: float
 
 
@@ -141,7 +141,7 @@ def part_bytes(placement: Placement, loads: Loads, *, every: bool = False) -> Pa
     outputs[1, 1:] = loads.boundary_bytes * sent.outputs[1 - step, stage[1:]]
     ring = (split - 1) / split * (layout.data * layout.context * split if every else 1)
 
-    def shared(counts: tuple[WeightCount, ...]) -> FloatArray:
+    def shared(counts: tuple[WeightCount, ...]) -> Floats:
         dense, expert = np.array([(each.dense, each.expert) for each in counts]).T
         return np.asarray(dense * sent.dense[stage] + expert * sent.expert[stage])
 
@@ -161,7 +161,7 @@ def part_bytes(placement: Placement, loads: Loads, *, every: bool = False) -> Pa
 
 def network_bytes(
     placement: Placement, schedule: PipelineSchedule, loads: Loads
-) -> tuple[float, FloatArray]:
+) -> tuple[float, Floats]:
     """Return the bytes that all servers together send to others in an iteration, at least.
 
     Parameters

@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.arrays import Ints
 from parallelism.alike import BOTH, READS, SENDS, Classes, Pattern, hash_words, words_of
 from parallelism.taskgraph import Group
 from parallelism.transformers.groups import AllToAll, Exchange, all_to_all, exchange
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
-
-IntArray = npt.NDArray[np.int64]
 
 _NEXT, _TOKENS, _TIED = 2, 5, 6
 """Kinds of elements: 0 and 1 are not used, so that steps 1 and -1 make kinds 3 and 1."""
@@ -41,16 +40,16 @@ class Shape:
         The same of the reduction of a tied embedding.
     """
 
-    ranks: IntArray
-    home: IntArray
-    server_of_device: IntArray
+    ranks: Ints
+    home: Ints
+    server_of_device: Ints
     context: tuple[Exchange, ...]
     dense: tuple[Exchange, ...]
     expert: tuple[Exchange, ...]
     heads: tuple[AllToAll, ...]
     tokens: tuple[AllToAll, ...]
-    sends: dict[tuple[int, int], IntArray]
-    ties: IntArray | None = None
+    sends: dict[tuple[int, int], Ints]
+    ties: Ints | None = None
 
 
 def whole_shape(placement: Placement) -> Shape:
@@ -111,18 +110,18 @@ class _Elements:
 
     def __init__(self) -> None:
         self.count = 0
-        self.group: list[IntArray] = []
-        self.source: list[IntArray] = []
-        self.target: list[IntArray] = []
+        self.group: list[Ints] = []
+        self.source: list[Ints] = []
+        self.target: list[Ints] = []
         self.word: list[npt.NDArray[np.uint64]] = []
         self.groups: dict[Group, int] = {}
-        self.element: list[IntArray] = []
-        self.place: list[IntArray] = []
+        self.element: list[Ints] = []
+        self.place: list[Ints] = []
         self.role: list[npt.NDArray[np.uint64]] = []
         none = np.zeros(0, dtype=np.int64)
         self.meet(self.add(none.astype(np.uint64)), none, BOTH)
 
-    def add(self, word: npt.NDArray[np.uint64], **ends: IntArray) -> IntArray:
+    def add(self, word: npt.NDArray[np.uint64], **ends: Ints) -> Ints:
         """Add elements with a group, or a source and target, each; return their numbers."""
         numbers = np.arange(self.count, self.count + word.size)
         self.count += word.size
@@ -132,14 +131,14 @@ class _Elements:
         self.word.append(word)
         return numbers
 
-    def meet(self, element: IntArray, place: IntArray, role: int) -> None:
+    def meet(self, element: Ints, place: Ints, role: int) -> None:
         """Let elements meet places; negative numbers meet nothing."""
         kept = (element >= 0) & (place >= 0)
         self.element.append(element[kept])
         self.place.append(place[kept])
         self.role.append(np.full(int(kept.sum()), role, dtype=np.uint64))
 
-    def exchange(self, over: Exchange, word: int) -> IntArray:
+    def exchange(self, over: Exchange, word: int) -> Ints:
         """Add the collectives of groups."""
         groups = np.array([self.groups.setdefault(g, len(self.groups)) for g in over.servers])
         made = self.add(np.full(groups.size, word, dtype=np.uint64), group=groups)
@@ -179,7 +178,7 @@ def pattern_of(placement: Placement, shape: Shape, loads: Loads) -> tuple[Patter
     found = _Elements()
     stages, places = shape.ranks.shape
     kinds = {"context": _CONTEXT, "dense": _DENSE, "expert": _EXPERT}
-    sends: dict[tuple[int, int], IntArray] = {}
+    sends: dict[tuple[int, int], Ints] = {}
     named: dict[str, list[Exchange]] = {"context": [], "dense": [], "expert": []}
     pairs: dict[str, list[AllToAll]] = {"heads": [], "tokens": []}
     for stage, sent in enumerate(_sent(placement, loads)):
@@ -256,7 +255,7 @@ def reduced_shape(shape: Shape, classes: Classes) -> Shape:
     stages, kinds = shape.ranks.shape[0], first.size
     home = shape.home[:, first]
 
-    def called(elements: IntArray) -> IntArray:
+    def called(elements: Ints) -> Ints:
         return np.where(elements >= 0, classes.element[elements], -1)
 
     return Shape(
@@ -308,7 +307,7 @@ def _reduced_pairs(over: AllToAll, classes: Classes) -> AllToAll:
     )
 
 
-def _distinct_rows(rows: IntArray) -> IntArray:
+def _distinct_rows(rows: Ints) -> Ints:
     """Return each row's numbers once; what repeats is replaced by the row's largest."""
     if not rows.size:
         return rows

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parallelism.taskgraph import IntArray
+from codesign_base.arrays import Ints
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule
 
@@ -26,7 +26,7 @@ def exchange_pairs(placement: Placement, *, heads: bool = False) -> int:
     return found
 
 
-def _pairs(placement: Placement, groups: IntArray) -> int:
+def _pairs(placement: Placement, groups: Ints) -> int:
     servers = np.unique(groups[0, :, 0] // placement.ranks_per_server).size
     return int(groups.shape[0] * groups.shape[2] * servers * (servers - 1))
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread, starts
-from parallelism.taskgraph import FloatArray, Group, Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
 from parallelism.transformers.placement import Placement
 
-IntArray = npt.NDArray[np.int64]
 Label = tuple[int, Phase, int]
 """Part of the model, phase and microbatch of a task."""
 NOBODY = -(1 << 40)
@@ -47,12 +47,12 @@ class Repeated(NamedTuple):
 class _Block(NamedTuple):
     begin: int
     kind: int
-    first: IntArray
-    second: IntArray | None
+    first: Ints
+    second: Ints | None
     size: float
     delay: float
     label: Label
-    element: IntArray | None
+    element: Ints | None
     waits: int
 
 
@@ -62,21 +62,21 @@ class TaskList:
 
     tasks: int = 0
     _blocks: list[_Block] = field(default_factory=list)
-    _waits: list[IntArray] = field(default_factory=list)
+    _waits: list[Ints] = field(default_factory=list)
     _groups: dict[Group, int] = field(default_factory=dict)
-    _repeated: list[tuple[Repeated, IntArray, IntArray]] = field(default_factory=list)
+    _repeated: list[tuple[Repeated, Ints, Ints]] = field(default_factory=list)
 
     def add(
         self,
         kind: TaskKind,
-        first: IntArray,
-        second: IntArray | None,
+        first: Ints,
+        second: Ints | None,
         size: float,
-        waits: list[IntArray],
+        waits: list[Ints],
         label: Label,
         delay: float = 0.0,
-        element: IntArray | None = None,
-    ) -> IntArray:
+        element: Ints | None = None,
+    ) -> Ints:
         """Append a block of tasks.
 
         Parameters
@@ -128,7 +128,7 @@ class TaskList:
         """Leave room for tasks that `repeat` fills."""
         self.tasks += count
 
-    def repeat(self, known: Repeated, begins: IntArray, microbatches: IntArray) -> None:
+    def repeat(self, known: Repeated, begins: Ints, microbatches: Ints) -> None:
         """Add what was added before once more, and again.
 
         Parameters
@@ -140,7 +140,7 @@ class TaskList:
         """
         self._repeated.append((known, begins, microbatches))
 
-    def _edges(self) -> tuple[IntArray, IntArray, IntArray]:
+    def _edges(self) -> tuple[Ints, Ints, Ints]:
         """Return both tasks of all dependencies of blocks, and where those of each wait begin."""
         none = np.zeros(0, dtype=np.int64)
         before = np.concatenate([none, *(wait.ravel() for wait in self._waits)])
@@ -155,9 +155,7 @@ class TaskList:
         row = place // np.repeat(width, sizes)
         return before, np.repeat(np.repeat(begin, waits), sizes) + row, edge
 
-    def finish(
-        self, placement: Placement, server_of_device: IntArray
-    ) -> tuple[TaskGraph, IntArray]:
+    def finish(self, placement: Placement, server_of_device: Ints) -> tuple[TaskGraph, Ints]:
         """Return the task graph, and what each task stands for."""
         from parallelism.transformers.task_list_kernels import successor_lists
 
@@ -210,12 +208,12 @@ class TaskList:
         return graph, element
 
 
-def _columns(blocks: list[_Block], sizes: IntArray) -> tuple[npt.NDArray[Any], ...]:
+def _columns(blocks: list[_Block], sizes: Ints) -> tuple[npt.NDArray[Any], ...]:
     """Return all columns of all tasks: those of `TaskGraph`, and what each stands for."""
     none = np.zeros(0, dtype=np.int64)
     minus = np.full(sizes.max(initial=0), -1, dtype=np.int64)
 
-    def column(values: list[IntArray | None]) -> IntArray:
+    def column(values: list[Ints | None]) -> Ints:
         """Join columns of blocks, -1 where there is none."""
         filled = [
             minus[:size] if value is None else value
@@ -223,10 +221,10 @@ def _columns(blocks: list[_Block], sizes: IntArray) -> tuple[npt.NDArray[Any], .
         ]
         return np.concatenate([none, *filled])
 
-    def each(values: list[int]) -> IntArray:
+    def each(values: list[int]) -> Ints:
         return np.repeat(np.array(values, dtype=np.int64), sizes)
 
-    def amounts(values: list[float]) -> FloatArray:
+    def amounts(values: list[float]) -> Floats:
         return np.repeat(np.array(values, dtype=np.float64), sizes)
 
     return (

@@ -1,11 +1,9 @@
 """Compiled kernel of task graphs under construction: who waits for whom, in order."""
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Ints
 from codesign_base.jit import kernel
-
-Ints = npt.NDArray[np.int64]
 
 
 @kernel

@@ -3,15 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
 from parallelism.transformers.schedules import PassKind, PipelineSchedule
 from parallelism.transformers.timeline_kernels import pass_ends
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,11 +25,11 @@ class PassTimes:
         entries are not used. A delay: neither rank is occupied.
     """
 
-    forward: FloatArray
-    backward: FloatArray
-    weight: FloatArray
-    send: FloatArray
-    send_back: FloatArray
+    forward: Floats
+    backward: Floats
+    weight: Floats
+    send: Floats
+    send_back: Floats
 
     @classmethod
     def uniform(
@@ -54,8 +51,8 @@ class PipelineTimeline:
     duration : float64 array, same shape
     """
 
-    end: FloatArray
-    duration: FloatArray
+    end: Floats
+    duration: Floats
 
     @property
     def makespan(self) -> float:
@@ -91,7 +88,7 @@ def timeline(schedule: PipelineSchedule, times: PassTimes) -> PipelineTimeline:
     return PipelineTimeline(end=end, duration=duration)
 
 
-def last_starts(schedule: PipelineSchedule, times: PassTimes) -> FloatArray:
+def last_starts(schedule: PipelineSchedule, times: PassTimes) -> Floats:
     """Return when the last pass of each part that adds to its gradients starts.
 
     Parameters
@@ -118,7 +115,7 @@ def last_starts(schedule: PipelineSchedule, times: PassTimes) -> FloatArray:
     return starts
 
 
-def pass_seconds(schedule: PipelineSchedule, times: PassTimes) -> tuple[FloatArray, IntArray]:
+def pass_seconds(schedule: PipelineSchedule, times: PassTimes) -> tuple[Floats, Ints]:
     """Return the seconds and the part of every pass, in the order of the schedule's passes.
 
     Raises
@@ -137,11 +134,11 @@ def pass_seconds(schedule: PipelineSchedule, times: PassTimes) -> tuple[FloatArr
     return _by_kind(schedule, times)[schedule.passes[:, :, 0], part], part
 
 
-def _part_of(schedule: PipelineSchedule) -> IntArray:
+def _part_of(schedule: PipelineSchedule) -> Ints:
     stage = np.arange(schedule.stages)[:, None]
     return np.asarray(schedule.parts[stage, schedule.passes[:, :, 1]], dtype=np.int64)
 
 
-def _by_kind(schedule: PipelineSchedule, times: PassTimes) -> FloatArray:
+def _by_kind(schedule: PipelineSchedule, times: PassTimes) -> Floats:
     joint = 0.0 if schedule.split_backward else times.weight
     return np.array([times.forward, times.backward + joint, times.weight], dtype=np.float64)

@@ -1,18 +1,15 @@
 """When each pass of a pipeline starts and ends."""
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import kernel
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 
 @kernel
 def pass_ends(
-    passes: IntArray, parts_of: IntArray, microbatches: int, seconds: FloatArray, delay: FloatArray
-) -> FloatArray:
+    passes: Ints, parts_of: Ints, microbatches: int, seconds: Floats, delay: Floats
+) -> Floats:
     """Return the end of every pass, in the order of ``passes``; NaN where it never starts.
 
     Parameters
@@ -70,7 +67,7 @@ def pass_ends(
 
 
 @kernel
-def pass_sequence(passes: IntArray, parts_of: IntArray, microbatches: int) -> IntArray:
+def pass_sequence(passes: Ints, parts_of: Ints, microbatches: int) -> Ints:
     """Return all passes in an order in which each comes after those that it waits for.
 
     Stages take turns; each goes on until its next pass waits for one that has not come yet.
@@ -113,7 +110,7 @@ def pass_sequence(passes: IntArray, parts_of: IntArray, microbatches: int) -> In
 
 
 @kernel
-def most_held(passes: IntArray, parts_of: IntArray, split: bool, held: FloatArray) -> FloatArray:
+def most_held(passes: Ints, parts_of: Ints, split: bool, held: Floats) -> Floats:
     """Return the most that each stage holds at once of what its passes keep.
 
     Parameters

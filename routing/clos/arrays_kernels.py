@@ -8,10 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-SmallInts = npt.NDArray[np.int32]
-Words = npt.NDArray[np.uint64]
+from codesign_base.arrays import Floats, SmallInts, Words
 
 
 class ClosPaths(NamedTuple):

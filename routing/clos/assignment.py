@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
-from routing.clos.fabric import Clos, IntArray
+from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
 
 
@@ -23,7 +24,7 @@ class Assignment:
         Whether the router proved it optimal in its own objective.
     """
 
-    spine: IntArray
+    spine: Ints
     optimal: bool = False
 
     def __post_init__(self) -> None:
@@ -50,7 +51,7 @@ def check_connected(clos: Clos, flows: ClosFlows) -> None:
         )
 
 
-def check_assignment(clos: Clos, flows: ClosFlows, spine: IntArray) -> None:
+def check_assignment(clos: Clos, flows: ClosFlows, spine: Ints) -> None:
     """Raise InputError unless exactly the flows that leave their ToR have an existing spine."""
     flows.check_fits(clos)
     if spine.shape != (flows.count,):
@@ -64,7 +65,7 @@ def check_assignment(clos: Clos, flows: ClosFlows, spine: IntArray) -> None:
         raise InputError(f"flow {flow} is assigned spine {spine[flow]}; it needs {need}")
 
 
-def live_spines(clos: Clos, flows: ClosFlows, spine: IntArray) -> npt.NDArray[np.int32]:
+def live_spines(clos: Clos, flows: ClosFlows, spine: Ints) -> npt.NDArray[np.int32]:
     """Return the spines that flows hold, -1 where there is none or one of its links has failed."""
     way = np.clip(spine, -1, clos.spines - 1)
     up = clos.up[flows.source_tor, way] > 0

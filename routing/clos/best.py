@@ -3,9 +3,10 @@
 import numpy as np
 
 from codesign_base import InfeasibleError
-from routing.clos.arrays_kernels import ClosPaths, SmallInts
+from codesign_base.arrays import Ints, SmallInts
+from routing.clos.arrays_kernels import ClosPaths
 from routing.clos.assignment import Assignment, live_spines
-from routing.clos.fabric import Clos, IntArray
+from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
 from routing.clos.metric import compare_vectors
 from routing.clos.paths import clos_paths
@@ -25,7 +26,7 @@ def effort_of(flows: int) -> int:
     return min(300 + flows, 10_000)
 
 
-def best_spines(clos: Clos, flows: ClosFlows, seed: int, previous: Assignment | None) -> IntArray:
+def best_spines(clos: Clos, flows: ClosFlows, seed: int, previous: Assignment | None) -> Ints:
     """Return the best spines found from several starts.
 
     Starts are edge colouring, placement by size and the previous assignment. The best one is

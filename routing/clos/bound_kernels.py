@@ -1,14 +1,10 @@
 """Compiled part of the bound: how fast a set of jobs can be while the others keep a speed."""
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Flags, Floats, Ints
 from codesign_base.jit import kernel
 from routing.clos.chase_kernels import SLACK
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
 
 
 @kernel

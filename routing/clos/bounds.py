@@ -2,15 +2,15 @@
 
 import numpy as np
 
+from codesign_base.arrays import Floats
 from routing.clos.arrays_kernels import ClosPaths
-from routing.clos.fabric import FloatArray
 from routing.clos.flows import ClosFlows
 from routing.clos.metric import compare_vectors
 
 MOST_SUBSETS = 10  # jobs up to which every set of jobs is looked at
 
 
-def bound_of_paths(paths: ClosPaths, flows: ClosFlows) -> FloatArray:
+def bound_of_paths(paths: ClosPaths, flows: ClosFlows) -> Floats:
     """Return a lexicographic upper bound of the efficiency vector on any fabric.
 
     Parameters
@@ -72,7 +72,7 @@ def bound_of_paths(paths: ClosPaths, flows: ClosFlows) -> FloatArray:
     return fluid if compare_vectors(fluid, bound) < 0 else bound
 
 
-def _fluid(paths: ClosPaths, flows: ClosFlows) -> FloatArray:
+def _fluid(paths: ClosPaths, flows: ClosFlows) -> Floats:
     """Return the jobs' speeds when the links of every group act as one."""
     from routing.clos.state import AssignmentState
 
@@ -95,7 +95,7 @@ def _fluid(paths: ClosPaths, flows: ClosFlows) -> FloatArray:
     return state.speed
 
 
-def gap(vector: FloatArray, bound: FloatArray) -> float:
+def gap(vector: Floats, bound: Floats) -> float:
     """Return how far the slowest job's speed lies below its bound, 0 if the bound is met.
 
     Parameters

@@ -7,8 +7,9 @@ move to where the overload grows least; a flow does not return at once to where 
 
 import numpy as np
 
+from codesign_base.arrays import Floats, Words
 from codesign_base.jit import inner_kernel, kernel
-from routing.clos.arrays_kernels import AssignmentSearch, ClosPaths, Demand, Floats, State, Words
+from routing.clos.arrays_kernels import AssignmentSearch, ClosPaths, Demand, State
 from routing.clos.state_kernels import insert, remove
 
 SLACK = 1e-9  # relative overload that counts as none

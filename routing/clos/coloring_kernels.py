@@ -8,12 +8,9 @@ ceil(flows / live links) flows.
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Flags, Ints, SmallInts, Words
 from codesign_base.jit import inner_kernel, kernel
-from routing.clos.arrays_kernels import Ints, SmallInts, Words
-
-Flags = npt.NDArray[np.bool_]
 
 # Powers of two up to 2^63 leave different remainders modulo 67.
 _PLACES = np.zeros(67, dtype=np.int64)

@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Flags, Floats, Ints
 from routing.clos.assignment import Assignment
-from routing.clos.fabric import BoolArray, Clos, FloatArray, IntArray
+from routing.clos.fabric import Clos
 from routing.clos.flow_keys import joined_flows, keys_of, with_own_weights
 from routing.clos.flows import ClosFlows
 from routing.clos.metric import evaluate
@@ -121,11 +122,11 @@ class Controller:
         return self._flows
 
     @property
-    def spine(self) -> IntArray:
+    def spine(self) -> Ints:
         """Spines of `flows`."""
         return self._spine
 
-    def spines_of(self, flows: ClosFlows) -> IntArray:
+    def spines_of(self, flows: ClosFlows) -> Ints:
         """Return the spines of given flows, -1 for those without a route.
 
         Parameters
@@ -220,7 +221,7 @@ class Controller:
             perf_counter() - began,
         )
 
-    def balance(self, left: FloatArray, floor: FloatArray | None = None) -> IntArray:
+    def balance(self, left: Floats, floor: Floats | None = None) -> Ints:
         """Exchange routes among rings that are alike: those that lag get the fast ones.
 
         Call it when rings have ended a step. No link's load changes, so that no other job is
@@ -267,12 +268,12 @@ class Controller:
         )  # fmt: skip
         return np.unique(self._movers[:count]) if count else self._movers[:0]
 
-    def places_of(self, flows: ClosFlows) -> IntArray:
+    def places_of(self, flows: ClosFlows) -> Ints:
         """Return the positions of given flows in `flows`, -1 for those not known."""
         place, known = self._find(keys_of(flows))
         return np.where(known, place, -1)
 
-    def _decide(self) -> tuple[IntArray, int]:
+    def _decide(self) -> tuple[Ints, int]:
         """Choose new spines; return the flows that changed and how many of them moved."""
         old = self._spine
         previous = Assignment(old) if (old >= 0).any() else None
@@ -288,7 +289,7 @@ class Controller:
             self._ring_speed = held_now.speed
         return changed, int((held & (new != old)).sum())
 
-    def _routed(self, previous: Assignment | None) -> IntArray:
+    def _routed(self, previous: Assignment | None) -> Ints:
         flows, order = self._flows, np.arange(self._flows.count)
         if self.by_ring:
             flows, order = self._as_rings(), self._interleaved()
@@ -306,7 +307,7 @@ class Controller:
         spine[order] = found.spine
         return spine
 
-    def _interleaved(self) -> IntArray:
+    def _interleaved(self) -> Ints:
         """Return the flows ring by ring, the rings of all jobs in turn.
 
         Routers that colour let the last flows of a ToR share links; so each job gives its part.
@@ -330,7 +331,7 @@ class Controller:
         flows = self._flows
         return ClosFlows.of(flows.source_tor, flows.target_tor, self._rings.ring, flows.bytes_)
 
-    def _worth_it(self, old: IntArray, new: IntArray, held: BoolArray) -> IntArray:
+    def _worth_it(self, old: Ints, new: Ints, held: Flags) -> Ints:
         """Return the new spines, or the old ones where moving costs more than it gains."""
         kept = old
         if self.method in OBLIVIOUS:  # also where new flows go is not this controller's choice
@@ -340,18 +341,18 @@ class Controller:
         extra = int((held & (new != old)).sum()) - int((held & (least != old)).sum())
         return new if saved > self.move_cost * extra else least
 
-    def _mean_slowdown(self, spine: IntArray) -> float:
-        speed: FloatArray = evaluate(self.clos, self._flows, Assignment(spine)).speed
+    def _mean_slowdown(self, spine: Ints) -> float:
+        speed: Floats = evaluate(self.clos, self._flows, Assignment(spine)).speed
         return float((1.0 / speed).mean())
 
-    def _find(self, keys: IntArray) -> tuple[IntArray, BoolArray]:
+    def _find(self, keys: Ints) -> tuple[Ints, Flags]:
         """Return where keys are in the table, and whether they do."""
         place = np.searchsorted(self._keys, keys).astype(np.int64)
         known = place < self._keys.size
         known[known] = self._keys[place[known]] == keys[known]
         return place, known
 
-    def _note(self, jobs: IntArray, time: float) -> None:
+    def _note(self, jobs: Ints, time: float) -> None:
         """Note which known jobs are seen, and after what silence those come back that were not."""
         here = set(jobs.tolist())
         for job, memory in self._memory.items():
@@ -364,17 +365,17 @@ class Controller:
         for job in here:
             self._memory.setdefault(job, _Memory(time))
 
-    def _overdue(self, time: float) -> BoolArray:
+    def _overdue(self, time: float) -> Flags:
         """Return the flows of jobs that are silent for too long, or that their jobs gave up."""
         late = []
         for job in self._flows.jobs.tolist():  # those forgotten are not among them
             memory = self._memory[job]
             allowed = _PATIENCE * memory.longest if memory.longest > 0 else HORIZON
             late.append(time - memory.seen > allowed)
-        gone: BoolArray = np.array(late, dtype=bool)[self._flows.job_index]
+        gone: Flags = np.array(late, dtype=bool)[self._flows.job_index]
         return gone | (time - self._seen > HORIZON)
 
-    def _take(self, mask: BoolArray) -> None:
+    def _take(self, mask: Flags) -> None:
         """Keep only some of the known flows."""
         if mask.all():
             return
@@ -383,7 +384,7 @@ class Controller:
         self._keys, self._spine = self._keys[mask], self._spine[mask]
         self._seen = self._seen[mask]
 
-    def _add(self, flows: ClosFlows, keys: IntArray, time: float) -> int:
+    def _add(self, flows: ClosFlows, keys: Ints, time: float) -> int:
         """Add unknown flows without spines; return how many."""
         if keys.size == 0:
             return 0

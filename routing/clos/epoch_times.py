@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from routing.clos.fabric import FloatArray
+from codesign_base.arrays import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,18 +21,18 @@ class EpochTimes:
         Seconds of each flow of each step.
     """
 
-    floor: FloatArray
-    start: tuple[FloatArray, ...]
-    end: tuple[FloatArray, ...]
-    flow_times: tuple[FloatArray, ...]
+    floor: Floats
+    start: tuple[Floats, ...]
+    end: tuple[Floats, ...]
+    flow_times: tuple[Floats, ...]
 
     @property
-    def allreduce_time(self) -> tuple[FloatArray, ...]:
+    def allreduce_time(self) -> tuple[Floats, ...]:
         """Seconds of every AllReduce, one array a job."""
         return tuple(end - start for start, end in zip(self.start, self.end, strict=True))
 
     @property
-    def slowdown(self) -> tuple[FloatArray, ...]:
+    def slowdown(self) -> tuple[Floats, ...]:
         """AllReduce times over the floor, one array a job.
 
         Rounded to ten digits after the point: times are differences of a clock that has run for
@@ -43,7 +43,7 @@ class EpochTimes:
         )
 
     @property
-    def all_slowdowns(self) -> FloatArray:
+    def all_slowdowns(self) -> Floats:
         """Slowdowns of all jobs and epochs, none left out."""
         return np.concatenate([np.zeros(0), *self.slowdown])
 

@@ -3,8 +3,9 @@
 import numpy as np
 
 from codesign_base.array_kernels import copy_into
+from codesign_base.arrays import Floats, SmallInts
 from codesign_base.jit import kernel
-from routing.clos.arrays_kernels import Demand, Floats, SmallInts, State
+from routing.clos.arrays_kernels import Demand, State
 from routing.clos.state_kernels import TIE, compare_sorted, fill_jobs, insert, is_live, rank, remove
 
 

@@ -6,14 +6,11 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Flags, Floats, Ints
 from codesign_base.counted import counted
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 Direction = Literal["both", "up", "down"]
 
 MOST = 2**24
@@ -46,8 +43,8 @@ class Clos:
 
     tors: int
     spines: int
-    up: FloatArray
-    down: FloatArray
+    up: Floats
+    down: Floats
     nics_per_tor: int = 0
 
     def __post_init__(self) -> None:
@@ -175,7 +172,7 @@ class Clos:
             down[spine, tor] *= share
         return replace(self, up=up, down=down)
 
-    def live(self, source_tor: int | IntArray, target_tor: int | IntArray) -> BoolArray:
+    def live(self, source_tor: int | Ints, target_tor: int | Ints) -> Flags:
         """Return which spines carry traffic between ToRs.
 
         Parameters
@@ -188,18 +185,18 @@ class Clos:
         bool array, shape (..., spines)
             True where both the link up and the link down have capacity.
         """
-        usable: BoolArray = (self.up[source_tor] > 0) & (self.down.T[target_tor] > 0)
+        usable: Flags = (self.up[source_tor] > 0) & (self.down.T[target_tor] > 0)
         return usable
 
     @cached_property
-    def capacity(self) -> FloatArray:
+    def capacity(self) -> Floats:
         """Capacity of all directed links, shape (2 * tors * spines,), in units of a NIC's rate."""
         links = np.concatenate((self.up.ravel(), self.down.T.ravel()))
         links.setflags(write=False)
         return links
 
     @cached_property
-    def live_spines(self) -> IntArray:
+    def live_spines(self) -> Ints:
         """Spines with at least one live link up and one down, ascending."""
         found = np.flatnonzero((self.up > 0).any(axis=0) & (self.down > 0).any(axis=1))
         return found.astype(np.int64)

@@ -6,13 +6,13 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from routing.clos.fabric import IntArray
+from codesign_base.arrays import Ints
 from routing.clos.flows import ClosFlows
 
 _BITS = 21  # of a NIC number in a flow's key
 
 
-def keys_of(flows: ClosFlows) -> IntArray:
+def keys_of(flows: ClosFlows) -> Ints:
     """Return a number for each flow that no other job or pair of NICs has.
 
     Raises InputError if flows have no NICs, or a number is too large for the key.
@@ -22,11 +22,11 @@ def keys_of(flows: ClosFlows) -> IntArray:
     for name, array in (("job", flows.job), ("NIC", flows.source_nic), ("NIC", flows.target_nic)):
         if array.size and array.max() >= 2**_BITS:
             raise InputError(f"{name} {array.max()} is too large; number them below {2**_BITS}")
-    keys: IntArray = (flows.job << (2 * _BITS)) | (flows.source_nic << _BITS) | flows.target_nic
+    keys: Ints = (flows.job << (2 * _BITS)) | (flows.source_nic << _BITS) | flows.target_nic
     return keys
 
 
-def joined_flows(a: ClosFlows, b: ClosFlows, order: IntArray) -> ClosFlows:
+def joined_flows(a: ClosFlows, b: ClosFlows, order: Ints) -> ClosFlows:
     """Return two sets of flows as one, in the given order of their concatenation."""
     pairs = zip(_columns(a), _columns(b), strict=True)
     return ClosFlows.of(*(np.concatenate(pair)[order] for pair in pairs))

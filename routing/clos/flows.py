@@ -7,11 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from routing.clos.arrays_kernels import SmallInts
-from routing.clos.fabric import Clos, FloatArray, IntArray
+from codesign_base.arrays import Floats, Ints, SmallInts
+from routing.clos.fabric import Clos
 
 
-def parts(number: IntArray, count: int) -> tuple[SmallInts, SmallInts]:
+def parts(number: Ints, count: int) -> tuple[SmallInts, SmallInts]:
     """Sort what has numbers below ``count``: ``member[first[k] : first[k + 1]]`` have number k."""
     first = np.zeros(count + 1, dtype=np.int32)
     np.cumsum(np.bincount(number, minlength=count), out=first[1:])
@@ -45,13 +45,13 @@ class ClosFlows:
         If an array has the wrong length or a value out of range.
     """
 
-    source_tor: IntArray
-    target_tor: IntArray
-    weight: FloatArray
-    job: IntArray
-    bytes_: FloatArray
-    source_nic: IntArray | None = None
-    target_nic: IntArray | None = None
+    source_tor: Ints
+    target_tor: Ints
+    weight: Floats
+    job: Ints
+    bytes_: Floats
+    source_nic: Ints | None = None
+    target_nic: Ints | None = None
 
     def __post_init__(self) -> None:
         shape = np.shape(self.source_tor)
@@ -138,12 +138,12 @@ class ClosFlows:
         return int(self.source_tor.size)
 
     @cached_property
-    def jobs(self) -> IntArray:
+    def jobs(self) -> Ints:
         """Numbers of the jobs that have flows, ascending; the order of efficiency vectors."""
         return np.unique(self.job)
 
     @cached_property
-    def job_index(self) -> IntArray:
+    def job_index(self) -> Ints:
         """Position of each flow's job in `jobs`, shape (flows,)."""
         return np.searchsorted(self.jobs, self.job).astype(np.int64)
 

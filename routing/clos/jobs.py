@@ -8,8 +8,9 @@ from typing import Literal
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
-from routing.clos.fabric import Clos, IntArray
+from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
 
 PlacementPolicy = Literal["packed", "random"]
@@ -48,7 +49,7 @@ class RingJob:
     """
 
     name: str
-    nics: IntArray
+    nics: Ints
     flow_bytes: float
     compute_time: float = 0.0
     start_time: float = 0.0
@@ -102,7 +103,7 @@ class RingJob:
         return 2 * (self.replicas - 1)
 
     @cached_property
-    def next_nics(self) -> IntArray:
+    def next_nics(self) -> Ints:
         """The NIC that each NIC of `nics` sends to, shape (rings, replicas)."""
         return np.roll(self.nics, -1, axis=1)
 
@@ -156,7 +157,7 @@ def place_rings(
     placement: PlacementPolicy,
     taken: Sequence[RingJob] = (),
     rng: np.random.Generator | None = None,
-) -> IntArray:
+) -> Ints:
     """Choose free NICs for a job and join them to rings.
 
     Replicas are placed one after the other. ``"packed"`` fills ToRs in ascending order;

@@ -7,9 +7,10 @@ from time import perf_counter
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from routing.clos.control import Controller
 from routing.clos.epoch_times import EpochTimes
-from routing.clos.fabric import Clos, IntArray
+from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
 from routing.clos.jobs import RingJob
 from routing.clos.simulation import NIC_RATE, Simulation, Stop
@@ -186,7 +187,7 @@ def _in_order(clos: Clos, changes: Sequence[tuple[float, Clos]]) -> list[tuple[f
     return sorted(changes, key=lambda change: change[0])
 
 
-def _order(controller: Controller, flows: ClosFlows) -> IntArray:
+def _order(controller: Controller, flows: ClosFlows) -> Ints:
     """Return, for each flow that the controller knows, its position in ``flows``."""
     places = controller.places_of(flows)
     known = places >= 0

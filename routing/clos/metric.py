@@ -18,10 +18,11 @@ from functools import cached_property
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.counted import counted
-from routing.clos.arrays_kernels import ClosPaths, SmallInts
+from routing.clos.arrays_kernels import ClosPaths
 from routing.clos.assignment import Assignment, check_assignment
-from routing.clos.fabric import Clos, FloatArray, IntArray
+from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
 from routing.clos.paths import clos_paths
 
@@ -43,12 +44,12 @@ class Efficiency:
         ``1 / max(1, max_load)``.
     """
 
-    jobs: IntArray
-    speed: FloatArray
+    jobs: Ints
+    speed: Floats
     max_load: float
 
     @cached_property
-    def vector(self) -> FloatArray:
+    def vector(self) -> Floats:
         """The efficiency vector: speeds, ascending."""
         return np.sort(self.speed)
 
@@ -129,7 +130,7 @@ def evaluate_paths(paths: ClosPaths, flows: ClosFlows, way: SmallInts) -> Effici
     return Efficiency(flows.jobs, state.speed.copy(), state.max_load)
 
 
-def compare_vectors(left: FloatArray, right: FloatArray, tolerance: float = TOLERANCE) -> int:
+def compare_vectors(left: Floats, right: Floats, tolerance: float = TOLERANCE) -> int:
     """Compare two efficiency vectors lexicographically.
 
     Parameters

@@ -3,10 +3,11 @@
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from routing.clos.assignment import Assignment
 from routing.clos.best import best_spines
 from routing.clos.bounds import bound_of_paths
-from routing.clos.fabric import Clos, IntArray
+from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
 from routing.clos.metric import compare_vectors
 from routing.clos.paths import clos_paths
@@ -86,8 +87,8 @@ def optimum(
 
 
 def least_max_load(
-    clos: Clos, flows: ClosFlows, hint: IntArray, seed: int, limit: float
-) -> tuple[IntArray, bool]:
+    clos: Clos, flows: ClosFlows, hint: Ints, seed: int, limit: float
+) -> tuple[Ints, bool]:
     """Minimise the largest weighted load over capacity with CP-SAT.
 
     Flows of one weight between the same ToRs are interchangeable; the model counts how many of

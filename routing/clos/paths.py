@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from routing.clos.arrays_kernels import ClosPaths
-from routing.clos.fabric import Clos, FloatArray, IntArray
+from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
 
 
@@ -137,7 +138,7 @@ class ThreeLayer:
             if not (value > 0 and np.isfinite(value)):
                 raise InputError(f"a three-layer fabric with {field} = {value}; give more than 0")
 
-    def links(self) -> FloatArray:
+    def links(self) -> Floats:
         """Return the capacities of all links: ToRs up, ToRs down, pods up, pods down."""
         edge = self.pods * self.tors * self.aggregations
         core = self.pods * self.aggregations * self.cores
@@ -178,7 +179,7 @@ class ThreeLayer:
         group = np.stack((flows.source_tor, flows.target_tor + tors), axis=1).astype(np.int32)
         of_link = np.full(room.size + 1, -1, dtype=np.int32)
         of_link[: 2 * edge] = np.repeat(np.arange(2 * tors), aggs)
-        kind: IntArray = np.where(~flows.crosses, 2, np.where(inside, 1, 0))
+        kind: Ints = np.where(~flows.crosses, 2, np.where(inside, 1, 0))
         ways = np.array([way.size, aggs, 0], dtype=np.int32)
         return ClosPaths(
             np.append(room, np.inf), base, kind.astype(np.int32), shift, ways, group, of_link

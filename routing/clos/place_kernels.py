@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from codesign_base.arrays import Floats, SmallInts
 from codesign_base.jit import kernel
-from routing.clos.arrays_kernels import ClosPaths, Floats, SmallInts
+from routing.clos.arrays_kernels import ClosPaths
 
 
 @kernel

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from routing.clos.arrays_kernels import ClosPaths, SmallInts
+from codesign_base.arrays import Floats, Ints, SmallInts
+from routing.clos.arrays_kernels import ClosPaths
 from routing.clos.assignment import check_connected, live_spines
-from routing.clos.fabric import Clos, FloatArray, IntArray
+from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
 from routing.clos.paths import clos_paths
 
@@ -37,7 +38,7 @@ def greedy_order(clos: Clos, flows: ClosFlows) -> SmallInts:
 
 def place(
     paths: ClosPaths,
-    weight: FloatArray,
+    weight: Floats,
     order: SmallInts,
     chosen: SmallInts | None = None,
     look_ahead: bool = True,
@@ -145,7 +146,7 @@ def color(
     return _place_missing(flows, paths, colour)
 
 
-def place_new(clos: Clos, flows: ClosFlows, spine: IntArray) -> IntArray:
+def place_new(clos: Clos, flows: ClosFlows, spine: Ints) -> Ints:
     """Give a spine to flows that have none, or one that is no longer live; move no other.
 
     Each takes the spine on which the larger of its two links' load over capacity stays least;

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from routing.clos.fabric import IntArray
+from codesign_base.arrays import Ints
 from routing.clos.flows import ClosFlows
 
 
@@ -30,12 +30,12 @@ class FlowRings:
         flows in one column pass the same ToRs.
     """
 
-    ring: IntArray
+    ring: Ints
     count: int
-    alike: tuple[IntArray, ...]
+    alike: tuple[Ints, ...]
 
     @cached_property
-    def table(self) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+    def table(self) -> tuple[Ints, Ints, Ints, Ints]:
         """`alike` end to end: part of each class, ring numbers, part of each ring, flows."""
         none = np.zeros(0, dtype=np.int64)
         rings = np.concatenate([none, *(self.ring[rows[:, 0]] for rows in self.alike)])
@@ -87,9 +87,9 @@ def find_rings(flows: ClosFlows) -> FlowRings:
     return FlowRings(ring, rings, _classes(listed, begin, code))
 
 
-def _classes(listed: IntArray, begin: IntArray, code: IntArray) -> tuple[IntArray, ...]:
+def _classes(listed: Ints, begin: Ints, code: Ints) -> tuple[Ints, ...]:
     """Return rings whose hops have equal codes, as arrays of their flows."""
-    classes: dict[bytes, list[IntArray]] = {}
+    classes: dict[bytes, list[Ints]] = {}
     codes, bounds = code[listed], begin.tolist()
     for first, last in pairwise(bounds):
         classes.setdefault(codes[first:last].tobytes(), []).append(listed[first:last])

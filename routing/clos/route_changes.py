@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from routing.clos.fabric import IntArray
+from codesign_base.arrays import Ints
 from routing.clos.flows import ClosFlows
 
 
@@ -29,8 +29,8 @@ class RouteChanges:
     """
 
     flows: ClosFlows
-    spine: IntArray
-    changed: IntArray
+    spine: Ints
+    changed: Ints
     moved: int
     released: int
     decided: bool

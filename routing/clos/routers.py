@@ -3,10 +3,10 @@
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints, SmallInts
 from codesign_base.counted import counted
-from routing.clos.arrays_kernels import SmallInts
 from routing.clos.assignment import Assignment, check_connected
-from routing.clos.fabric import Clos, IntArray
+from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
 from routing.clos.paths import clos_paths
 from routing.clos.placing import color, greedy, greedy_sorted
@@ -80,7 +80,7 @@ def route(
 
 def _spines(
     clos: Clos, flows: ClosFlows, method: str, seed: int, previous: Assignment | None
-) -> IntArray | SmallInts:
+) -> Ints | SmallInts:
     if method == "best":
         from routing.clos.best import best_spines
 

@@ -5,13 +5,7 @@ A module of kernels, without any, so that the cache of compiled code notices an 
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-Flags = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-SmallInts = npt.NDArray[np.int32]
+from codesign_base.arrays import Flags, Floats, Ints, SmallInts
 
 # Rows of the tables of flows (real, whole) and of links.
 # CAP is what the NICs allow: NIC, or 0 until HELD, while a flow is being moved.

@@ -3,8 +3,9 @@
 import numpy as np
 
 from codesign_base.array_kernels import copy_into
+from codesign_base.arrays import Words
 from codesign_base.jit import inner_kernel, kernel
-from routing.clos.arrays_kernels import AssignmentSearch, Demand, State, Words
+from routing.clos.arrays_kernels import AssignmentSearch, Demand, State
 from routing.clos.chase_kernels import (
     REFUSALS,
     SLACK,

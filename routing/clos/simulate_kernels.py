@@ -3,9 +3,10 @@
 import numpy as np
 
 import routing.clos.run_kernels as k
+from codesign_base.arrays import Flags, Floats, Ints, SmallInts
 from codesign_base.jit import inner_kernel, kernel
 from routing.clos.levels_kernels import SAME, limit, relax
-from routing.clos.run_kernels import Flags, Floats, Ints, Rates, RingRun, SmallInts
+from routing.clos.run_kernels import Rates, RingRun
 
 
 @inner_kernel

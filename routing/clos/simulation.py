@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Flags, Floats, Ints
 from routing.clos import run_kernels as k
 from routing.clos.epoch_times import EpochTimes
-from routing.clos.fabric import BoolArray, Clos, FloatArray, IntArray
+from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
 from routing.clos.jobs import RingJob, flows_of
 
@@ -146,34 +147,34 @@ class Simulation:
         return float(self._run.clock[0])
 
     @property
-    def present(self) -> BoolArray:
+    def present(self) -> Flags:
         """Jobs that have arrived and not left, shape (jobs,)."""
         arrived = ~np.isnan(self._run.spans[0, :, 0])
-        here: BoolArray = arrived & (self._run.job[k.PHASE] != k.GONE)
+        here: Flags = arrived & (self._run.job[k.PHASE] != k.GONE)
         return here
 
     @property
-    def finished(self) -> BoolArray:
+    def finished(self) -> Flags:
         """Jobs that have ended their last epoch, shape (jobs,)."""
-        over: BoolArray = self._run.job[k.PHASE] == k.GONE
+        over: Flags = self._run.job[k.PHASE] == k.GONE
         return over
 
     @property
-    def in_flight(self) -> BoolArray:
+    def in_flight(self) -> Flags:
         """Flows that are sending now, shape (flows,)."""
-        sending: BoolArray = self._rates.mark[k.PLACE] >= 0
+        sending: Flags = self._rates.mark[k.PLACE] >= 0
         return sending
 
     @property
-    def unfinished(self) -> BoolArray:
+    def unfinished(self) -> Flags:
         """Flows of rings whose AllReduce is not over: sending or waiting at a barrier."""
         owner = self._run.ring[k.OWNER]
         sending = self._run.job[k.PHASE][owner] == k.SENDING
-        busy: BoolArray = sending & (self._run.ring[k.STEP] < self._run.job[k.STEPS][owner])
-        found: BoolArray = busy[self._rates.mark[k.RING]]
+        busy: Flags = sending & (self._run.ring[k.STEP] < self._run.job[k.STEPS][owner])
+        found: Flags = busy[self._rates.mark[k.RING]]
         return found
 
-    def work_left(self) -> FloatArray:
+    def work_left(self) -> Floats:
         """Return how much of its AllReduce each flow's ring has before it, shape (flows,).
 
         1 at the begin, 0 after the end and while the job computes; a step is over with its last
@@ -181,7 +182,7 @@ class Simulation:
         """
         return self._kernels.work_left(self._run)
 
-    def _wanted(self, spine: IntArray, chosen: IntArray) -> npt.NDArray[np.int32]:
+    def _wanted(self, spine: Ints, chosen: Ints) -> npt.NDArray[np.int32]:
         """Return the links of chosen flows: NIC out, up, down, NIC in; -1 where there is none.
 
         Links as `Clos` numbers them, then every NIC out, then every NIC in.
@@ -191,7 +192,7 @@ class Simulation:
         wanted[:, 1:3] = np.where(at >= 0, wanted[:, 1:3] + at, -1)
         return wanted
 
-    def exchange(self, movers: IntArray, spine: IntArray) -> None:
+    def exchange(self, movers: Ints, spine: Ints) -> None:
         """Let flows take over each other's spines; no link gets more or fewer flows.
 
         Parameters
@@ -205,7 +206,7 @@ class Simulation:
         wanted[(self._rates.begin[wanted + 1] == self._rates.begin[wanted]) | (wanted < 0)] = -1
         self._kernels.exchange_links(movers, wanted, self._rates)
 
-    def hold(self, moved: IntArray, seconds: float) -> None:
+    def hold(self, moved: Ints, seconds: float) -> None:
         """Let flows send nothing for some time from now on, because they are being moved.
 
         Parameters
@@ -273,7 +274,7 @@ class Simulation:
         everyone = np.ones(flows.count, dtype=bool)
         self._relink(clos, np.where(flows.crosses, 0, -1), everyone, capacity.ravel())
 
-    def _relink(self, clos: Clos, spine: IntArray, here: BoolArray, capacity: FloatArray) -> None:
+    def _relink(self, clos: Clos, spine: Ints, here: Flags, capacity: Floats) -> None:
         """Put the flows that are here on links of given capacities, in NIC rates."""
         wanted = self._wanted(spine, np.arange(self.flows.count))
         self._rates.link[k.ROOM] = self.nic_rate

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from routing.clos.arrays_kernels import ClosPaths, SmallInts
-from routing.clos.fabric import BoolArray, Clos, IntArray
+from codesign_base.arrays import Flags, Ints, SmallInts
+from routing.clos.arrays_kernels import ClosPaths
+from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows, parts
 
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15)
@@ -11,7 +12,7 @@ STEPS_PER_FLOW = 100
 HOT, COLD = 16.0, 0.05  # in units of (load / capacity)^4; one collision of equal flows costs 14
 
 
-def hash_ecmp(clos: Clos, flows: ClosFlows, seed: int = 0) -> IntArray:
+def hash_ecmp(clos: Clos, flows: ClosFlows, seed: int = 0) -> Ints:
     """Choose spines by a static hash of source ToR, source and destination.
 
     The hash is a chain of the finaliser of SplitMix64, ``h = mix(h + x * 0x9E3779B97F4A7C15)``,
@@ -52,7 +53,7 @@ def hash_ecmp(clos: Clos, flows: ClosFlows, seed: int = 0) -> IntArray:
     return _nth_live(live, (state % ways).astype(np.int64), flows)
 
 
-def draw_random(clos: Clos, flows: ClosFlows, seed: int) -> IntArray:
+def draw_random(clos: Clos, flows: ClosFlows, seed: int) -> Ints:
     """Draw every flow's spine at random among its live ones, as flowlet switching would."""
     live = clos.live(flows.source_tor, flows.target_tor)
     rng = np.random.default_rng(seed)
@@ -60,7 +61,7 @@ def draw_random(clos: Clos, flows: ClosFlows, seed: int) -> IntArray:
     return _nth_live(live, pick, flows)
 
 
-def _nth_live(live: BoolArray, pick: IntArray, flows: ClosFlows) -> IntArray:
+def _nth_live(live: Flags, pick: Ints, flows: ClosFlows) -> Ints:
     reached = np.cumsum(live, axis=1, dtype=np.int32) > pick[:, None]
     return np.where(flows.crosses, np.argmax(reached, axis=1), -1).astype(np.int64)
 

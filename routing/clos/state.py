@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from routing.clos.arrays_kernels import ClosPaths, Demand, SmallInts, State
+from codesign_base.arrays import Floats, SmallInts
+from routing.clos.arrays_kernels import ClosPaths, Demand, State
 from routing.clos.chase_kernels import seeded
 from routing.clos.exact_kernels import branch_and_bound
-from routing.clos.fabric import FloatArray
 from routing.clos.flows import ClosFlows
 from routing.clos.search_kernels import improve
 from routing.clos.state_kernels import build_state
@@ -44,7 +44,7 @@ class AssignmentState:
         return self.state.chosen
 
     @property
-    def speed(self) -> FloatArray:
+    def speed(self) -> Floats:
         """Speed of each job."""
         return self.state.speed
 

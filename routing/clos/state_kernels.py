@@ -1,7 +1,8 @@
 """Compiled state of an assignment: loads, the flows on each link, and the filling of jobs."""
 
+from codesign_base.arrays import Floats, SmallInts
 from codesign_base.jit import inner_kernel, kernel
-from routing.clos.arrays_kernels import ClosPaths, Demand, Floats, SmallInts, State
+from routing.clos.arrays_kernels import ClosPaths, Demand, State
 
 TIE = 1e-9
 """Share by which speeds may differ and count as equal."""

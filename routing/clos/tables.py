@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Ints
 from routing.clos.assignment import Assignment, check_assignment
-from routing.clos.fabric import Clos, IntArray
+from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
 
 ROCE_PORT = 4791  # InfiniBand Architecture Specification, Annex A17
@@ -26,7 +27,7 @@ NIC_ADDRESS = 0x0A000000  # 10.0.0.0
 FIRST_PORT = 49152  # the first of the dynamic ports, from which RoCE v2 draws its entropy
 _BLOCK = 512  # ports tried at a time
 
-Words = npt.NDArray[np.uint32]
+ShortWords = npt.NDArray[np.uint32]
 
 
 TABLE_COLUMNS = (
@@ -62,7 +63,7 @@ def hash_packet(source_address: int, target_address: int, source_port: int) -> i
 
 def udp_source_ports(
     clos: Clos, flows: ClosFlows, assignment: Assignment, port_base: int = FIRST_PORT
-) -> IntArray:
+) -> Ints:
     """Return the first UDP source port of each flow that the hash model sends to its spine.
 
     Parameters
@@ -130,7 +131,7 @@ def udp_source_ports(
     return found
 
 
-def _by_byte(address: IntArray, place: int) -> Words:
+def _by_byte(address: Ints, place: int) -> ShortWords:
     """Return what 4-byte addresses at a place of the packet change in its hash."""
     zero = zlib.crc32(bytes(13))
     change = np.zeros(address.size, dtype=np.uint32)

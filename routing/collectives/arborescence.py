@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from routing.network import FloatArray, IntArray
+from codesign_base.arrays import Floats, Ints
 
 
-def cheapest_tree(cost: FloatArray, root: int) -> IntArray:
+def cheapest_tree(cost: Floats, root: int) -> Ints:
     """Return the parent of each node in a spanning tree of least cost away from the root.
 
     Parameters
@@ -22,7 +22,7 @@ def cheapest_tree(cost: FloatArray, root: int) -> IntArray:
     n = cost.shape[0]
     into = cost.copy()
     np.fill_diagonal(into, np.inf)
-    parent: IntArray = into.argmin(axis=0).astype(np.int64)
+    parent: Ints = into.argmin(axis=0).astype(np.int64)
     parent[root] = root
     cycle = _cycle(parent, root)
     if not cycle:
@@ -47,7 +47,7 @@ def cheapest_tree(cost: FloatArray, root: int) -> IntArray:
     return parent
 
 
-def _cycle(parent: IntArray, root: int) -> list[int]:
+def _cycle(parent: Ints, root: int) -> list[int]:
     """Return the nodes of one cycle of parents; none if all lead to the root."""
     seen = np.full(parent.size, -1)
     seen[root] = parent.size

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base.arrays import Floats, Ints
 from routing.collectives.cuts import Cuts
 from routing.collectives.rate import whole_capacities
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 
 Line = tuple[float, float]
 """Seconds, and seconds a byte of the buffer."""
@@ -31,9 +32,9 @@ class Distances:
         Bytes a second of the links out of each member, and into it.
     """
 
-    seconds: FloatArray
-    out: FloatArray
-    into: FloatArray
+    seconds: Floats
+    out: Floats
+    into: Floats
 
 
 def distances(network: Network, members: Sequence[int]) -> Distances:
@@ -99,7 +100,7 @@ def shared_lines(far: Distances, collective: str) -> tuple[Line, ...]:
                 continue
             # The member itself is nearest; ties count with the first of them.
             away, first = np.unique(row[1:], return_index=True)
-            some: IntArray = count - 1 - first
+            some: Ints = count - 1 - first
             lines += zip(away.tolist(), (some / (count * each)).tolist(), strict=True)
     return _upper(lines)
 

@@ -15,10 +15,11 @@ from typing import Any, cast
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Floats, Ints
 from routing.collectives.arborescence import cheapest_tree
 from routing.collectives.rate import members_of, roots_of
 from routing.collectives.trees import Forest, Tree, of_links
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 
 JOINT_TREES = "joint-trees"
 """What these trees are called."""
@@ -141,18 +142,18 @@ class _Packing:
         self.capacity = network.capacity / self.most
         ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
         self.link = {pair: at for at, pair in enumerate(ends)}
-        self.columns: dict[Column, IntArray] = {}
+        self.columns: dict[Column, Ints] = {}
         self.bound = np.inf  # buffers of each group a second, in units of the largest capacity
         self.total = np.zeros(self.capacity.size)
         self.rounds = 0
 
-    def by_load(self, load: FloatArray) -> FloatArray:
+    def by_load(self, load: Floats) -> Floats:
         """Return prices that grow with the load of links in the mean of all rounds."""
         self.total += load
         used = self.total / self.capacity
         return np.exp(_STEEP * used / max(float(used.max()), 1e-300)) / self.capacity
 
-    def grow(self, prices: FloatArray) -> FloatArray:
+    def grow(self, prices: Floats) -> Floats:
         """Add the cheapest tree of every broadcast; return the load of one buffer a group."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import dijkstra
@@ -197,7 +198,7 @@ class _Packing:
         self.bound = min(self.bound, spent / cost)
         return load
 
-    def solve(self) -> tuple[float, FloatArray, FloatArray]:
+    def solve(self) -> tuple[float, Floats, Floats]:
         """Return the best rate of the trees so far, how much each carries, and prices of links."""
         from scipy import optimize
         from scipy.sparse import csr_array
@@ -225,11 +226,11 @@ class _Packing:
         prices = np.maximum(-found.ineqlin.marginals[owners:], 0.0)
         return float(found.x[-1]), found.x[:-1], prices
 
-    def joined(self, carried: FloatArray) -> JointForests:
+    def joined(self, carried: Floats) -> JointForests:
         """Return the trees in whole units, and the rate of all together."""
         trees: list[list[Tree]] = [[] for _ in self.groups]
         load = np.zeros(self.capacity.size)
-        some: list[list[tuple[float, tuple[tuple[int, ...], ...], IntArray]]] = [
+        some: list[list[tuple[float, tuple[tuple[int, ...], ...], Ints]]] = [
             [] for _ in self.owners
         ]
         for ((owner, paths), held), amount in zip(
@@ -257,7 +258,7 @@ class _Packing:
         )
 
 
-def _outward(parent: IntArray, root: int) -> list[int]:
+def _outward(parent: Ints, root: int) -> list[int]:
     """Return all nodes but the root, each after its parent."""
     after: dict[int, list[int]] = {}
     for node, above in enumerate(parent.tolist()):

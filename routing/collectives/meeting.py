@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InfeasibleError
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.rows import starts
 from routing.collectives.rate import members_of
 from routing.collectives.waves import Waves
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 
 MOST_MESSAGES = 1_500_000
 """About as many make up a schedule; more parts would share out links more evenly."""
@@ -31,8 +31,7 @@ _JUDGED_PARTS = 2
 
 GATHER, EXCHANGE, SPREAD = 0, 1, 2
 
-SmallInts = npt.NDArray[np.int32]
-_Part = tuple[IntArray, IntArray, IntArray, SmallInts, IntArray]
+_Part = tuple[Ints, Ints, Ints, SmallInts, Ints]
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,9 @@ class Meeting:
     name: str
     members: tuple[int, ...]
     parts: int
-    messages: IntArray
-    ends: IntArray
-    offsets: IntArray
+    messages: Ints
+    ends: Ints
+    offsets: Ints
     links: SmallInts
     waves: Waves
     bytes_per_s: float
@@ -189,7 +188,7 @@ class Meetings:
 
     def _together(
         self, near: int, far: int, most: int
-    ) -> tuple[IntArray, IntArray, IntArray, IntArray, SmallInts, IntArray]:
+    ) -> tuple[Ints, Ints, Ints, Ints, SmallInts, Ints]:
         """Return messages of all parts, so many at most, and their spreaders."""
         parts = list(islice(self._parts(near, far), most))
         about, ends, lengths, links, spreads = zip(*parts, strict=True)
@@ -212,7 +211,7 @@ class Meetings:
             spreads[spreaders] = 1
             yield (*found, spreads)
 
-    def _places(self, near: int, far: int) -> Iterator[tuple[IntArray, IntArray]]:
+    def _places(self, near: int, far: int) -> Iterator[tuple[Ints, Ints]]:
         """Yield gatherers and spreaders of each part; all members take turns."""
         from routing.collectives.meeting_kernels import cover
 
@@ -232,8 +231,8 @@ class Meetings:
             yield self.members[first], self.members[last]
 
     def _part(
-        self, gatherers: IntArray, spreaders: IntArray, load: FloatArray
-    ) -> tuple[IntArray, IntArray, IntArray, SmallInts]:
+        self, gatherers: Ints, spreaders: Ints, load: Floats
+    ) -> tuple[Ints, Ints, Ints, SmallInts]:
         """Return kinds, ends, hops and links of the messages of a part."""
         from routing.collectives.meeting_kernels import part_messages
 
@@ -252,7 +251,7 @@ class Meetings:
 
 
 def meeting_waves(
-    network: Network, parts: int, start: IntArray, bounds: IntArray, links: SmallInts
+    network: Network, parts: int, start: Ints, bounds: Ints, links: SmallInts
 ) -> tuple[Waves, float]:
     """Return what links carry in each wave, and the rate where all is forwarded as it comes.
 
@@ -283,13 +282,13 @@ def meeting_waves(
     return waves, 1.0 / float(seconds.sum(axis=0).max())
 
 
-def _rows(here: IntArray, above: IntArray, nodes: int) -> tuple[IntArray, IntArray, IntArray]:
+def _rows(here: Ints, above: Ints, nodes: int) -> tuple[Ints, Ints, Ints]:
     """Return the links at each node and their other ends, as rows."""
     order = np.argsort(here, kind="stable")
     return starts(np.bincount(here, minlength=nodes)), order, above[order]
 
 
-def _hops(source: IntArray, target: IntArray, members: IntArray, nodes: int) -> IntArray:
+def _hops(source: Ints, target: Ints, members: Ints, nodes: int) -> Ints:
     """Return the hops from members, in their rows, to all nodes; -1 where none lead there."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra

@@ -1,20 +1,15 @@
 """Compiled helpers of meetings: trees over few links, and messages spread evenly over waves."""
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Flags, Floats, Ints, SmallInts
 from codesign_base.jit import kernel
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-SmallInts = npt.NDArray[np.int32]
-Marks = npt.NDArray[np.bool_]
 
 _NEVER = np.int64(1) << 40
 
 
 @kernel
-def cover(near: Marks, cost: Ints) -> Ints:
+def cover(near: Flags, cost: Ints) -> Ints:
     """Return columns that together are near every row: at each step that which is near most more.
 
     Parameters

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from codesign_base import InfeasibleError
+from codesign_base.arrays import Floats
 from routing.collectives.cuts import Arc
 from routing.collectives.rate import members_of, roots_of
 from routing.collectives.trees import Forest, Tree, shared_rate
-from routing.network import FloatArray, Network
+from routing.network import Network
 
 _SAME = 1e-12
 
@@ -72,7 +73,7 @@ def shortest_forest(
 
 def _tree(
     root: int, members: Sequence[int], into: Sequence[Sequence[tuple[int, float]]],
-    away: FloatArray, cost: dict[Arc, float], load: list[dict[Arc, float]], name: str,
+    away: Floats, cost: dict[Arc, float], load: list[dict[Arc, float]], name: str,
 ) -> Tree:  # fmt: skip
     """Return a tree of shortest paths, and add to each hop's load (seconds a byte)."""
     parent, depth = {root: root}, {root: 0}

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from routing.network import FloatArray, Network
+from codesign_base.arrays import Floats
+from routing.network import Network
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def turned(network: Network) -> Network:
     )  # fmt: skip
 
 
-def of_links(network: Network, values: FloatArray) -> dict[tuple[int, int], float]:
+def of_links(network: Network, values: Floats) -> dict[tuple[int, int], float]:
     """Return a value of each link by its ends."""
     ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
     return dict(zip(ends, values.tolist(), strict=True))

@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import kernel
 from routing.fairness_kernels import refill, workspace
-from routing.network import FloatArray, IntArray
 
 
 def max_min_rates(
@@ -14,7 +14,7 @@ def max_min_rates(
     weights: npt.ArrayLike,
     capacity: npt.ArrayLike,
     caps: npt.ArrayLike | None = None,
-) -> FloatArray:
+) -> Floats:
     """Return the rate of every flow; its cap, or infinity, where it has no links.
 
     Flow f puts ``weights[e] * rate[f]`` on ``links[e]``, e from ``offsets[f]`` to
@@ -34,8 +34,8 @@ def max_min_rates(
 
 @kernel
 def _fill(
-    chosen: npt.NDArray[np.int32], begin: IntArray, end: IntArray, cap: FloatArray,
-    rate: FloatArray, links: npt.NDArray[np.int32], weights: FloatArray, spare: FloatArray,
+    chosen: npt.NDArray[np.int32], begin: Ints, end: Ints, cap: Floats,
+    rate: Floats, links: npt.NDArray[np.int32], weights: Floats, spare: Floats,
 ) -> None:  # fmt: skip
     """Fill, which Python cannot call itself."""
     refill(

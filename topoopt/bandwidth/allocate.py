@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from topoopt.bandwidth.model.collectives import PartialGroups
 from topoopt.bandwidth.model.communicator import (
@@ -26,7 +27,7 @@ from topoopt.bandwidth.model.loops import (
 from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.plan_workload import PlanWorkload
 from topoopt.bandwidth.model.several import RelativeTo, Together, combine
-from topoopt.bandwidth.model.time_model import Floats, compile_time
+from topoopt.bandwidth.model.time_model import compile_time
 from topoopt.bandwidth.model.workload import LayerWorkload
 from topoopt.bandwidth.model.workload_times import WorkloadTimes, workload_times
 from topoopt.bandwidth.solve.discrete import DiscreteSolution, solve_among

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from parallelism.builder import TaskGraphBuilder
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.throughput_bounds import least_link_bytes, within_hops
 from topoopt.bounds.collectives import GroupRates, farthest, group_sizes
 from topoopt.bounds.critical import (
@@ -279,7 +280,7 @@ def _hop_end(tasks: TaskGraph, span: Span, degree: int, bandwidth: float) -> flo
     return best
 
 
-def _most_hops(tasks: TaskGraph, degree: int) -> FloatArray:
+def _most_hops(tasks: TaskGraph, degree: int) -> Floats:
     """Link-bytes of each task, at most as `_task_hops` counts them."""
     collective = tasks.collective
     passed = tasks.passes * (group_sizes(tasks)[np.where(collective, tasks.first, 0)] - 1.0)
@@ -288,7 +289,7 @@ def _most_hops(tasks: TaskGraph, degree: int) -> FloatArray:
     return np.where(tasks.kind == TaskKind.COMPUTE, 0.0, each * tasks.size * tasks.copies)
 
 
-def _task_hops(tasks: TaskGraph, chosen: IntArray, degree: int) -> float:
+def _task_hops(tasks: TaskGraph, chosen: Ints, degree: int) -> float:
     """Link-bytes of some of the network tasks, at least."""
     demand = tasks.pair_bytes(chosen[tasks.kind[chosen] == TaskKind.TRANSFER])
     reduces = chosen[tasks.collective[chosen]]

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from codesign_base.arrays import Floats, Ints
+from parallelism.taskgraph import TaskGraph, TaskKind
 
 # Columns of what is known of a collective by its kind.
 COLLECTIVE_KINDS = (TaskKind.ALLREDUCE, TaskKind.REDUCE_SCATTER, TaskKind.ALL_GATHER)
@@ -32,18 +33,18 @@ class GroupRates(NamedTuple):
         Seconds that bytes take between the two members farthest apart.
     """
 
-    mean: FloatArray
-    least: FloatArray
-    most: FloatArray
-    far: FloatArray
+    mean: Floats
+    least: Floats
+    most: Floats
+    far: Floats
 
 
-def group_sizes(tasks: TaskGraph) -> IntArray:
+def group_sizes(tasks: TaskGraph) -> Ints:
     """Return the members of each group, shape (groups,); one entry at least."""
     return np.array([len(group) for group in tasks.groups] or [1], dtype=np.int64)
 
 
-def farthest(members: IntArray | int, degree: int) -> IntArray:
+def farthest(members: Ints | int, degree: int) -> Ints:
     """Return the hops from a server to the farthest of some, itself among them, at least.
 
     Parameters
@@ -67,12 +68,12 @@ def farthest(members: IntArray | int, degree: int) -> IntArray:
 
 
 def least_seconds(
-    size: FloatArray | float,
-    members: FloatArray | float,
-    passes: FloatArray | float,
-    rates: GroupRates | tuple[FloatArray | float, ...],
+    size: Floats | float,
+    members: Floats | float,
+    passes: Floats | float,
+    rates: GroupRates | tuple[Floats | float, ...],
     lag: float,
-) -> FloatArray:
+) -> Floats:
     """Return what collectives take at least, each alone.
 
     Parameters
@@ -95,13 +96,13 @@ def least_seconds(
     part = np.asarray(size) / members
     total = passes * (members - 1.0) * part / mean
     own = np.where(np.asarray(passes) == 2.0, size, part)
-    found: FloatArray = np.maximum(np.maximum(total, own / least) + lag, own / most + far)
+    found: Floats = np.maximum(np.maximum(total, own / least) + lag, own / most + far)
     return found
 
 
 def least_collective_seconds(
-    tasks: TaskGraph, reduces: IntArray, rates: GroupRates, lag: float
-) -> FloatArray:
+    tasks: TaskGraph, reduces: Ints, rates: GroupRates, lag: float
+) -> Floats:
     """Return what some collectives of a task graph take at least, each alone.
 
     Parameters
@@ -125,7 +126,7 @@ def least_collective_seconds(
     return np.where(members > 1.0, found, 0.0)
 
 
-def member_bytes(tasks: TaskGraph, sends: IntArray) -> tuple[FloatArray, FloatArray]:
+def member_bytes(tasks: TaskGraph, sends: Ints) -> tuple[Floats, Floats]:
     """Return what each member of collectives sends, and what it receives, at least.
 
     Parameters
@@ -151,7 +152,7 @@ def member_bytes(tasks: TaskGraph, sends: IntArray) -> tuple[FloatArray, FloatAr
     return sent, received
 
 
-def link_bytes_each(groups: tuple[tuple[int, ...], ...], distance: IntArray) -> FloatArray:
+def link_bytes_each(groups: tuple[tuple[int, ...], ...], distance: Ints) -> Floats:
     """Return the link-bytes of a collective of one byte over each group, at least.
 
     Parameters

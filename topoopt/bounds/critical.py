@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base.arrays import Floats, Ints
 from parallelism.alike import READS, SENDS, Alike
-from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskGraph
+from parallelism.taskgraph import COMPUTE, TRANSFER, TaskGraph
 from topoopt.bounds.collectives import GroupRates, least_collective_seconds
 
 # Times that differ by less of the latest are the same but for rounding.
@@ -27,9 +28,9 @@ class Least:
         Part of ``length`` after the last byte is on its way (latency).
     """
 
-    length: FloatArray
-    through: FloatArray
-    after: FloatArray
+    length: Floats
+    through: Floats
+    after: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +45,13 @@ class Span:
         The longest chain of dependencies.
     """
 
-    early: FloatArray
-    late: FloatArray
+    early: Floats
+    late: Floats
     chain: float
 
 
 def least_of(
-    tasks: TaskGraph, pair_rate: FloatArray, after: FloatArray, rates: GroupRates, lag: float
+    tasks: TaskGraph, pair_rate: Floats, after: Floats, rates: GroupRates, lag: float
 ) -> Least:
     """Return what tasks take at least, each alone on some set of fabrics.
 
@@ -108,9 +109,7 @@ def steady_span(tasks: TaskGraph) -> Span:
     return Span(np.zeros(tasks.tasks), np.zeros(tasks.tasks), 0.0)
 
 
-def least_end(
-    task: IntArray, resource: IntArray, seconds: FloatArray, span: Span, count: int
-) -> float:
+def least_end(task: Ints, resource: Ints, seconds: Floats, span: Span, count: int) -> float:
     """Return the least time at which the last of several resources has done its work.
 
     A resource that serves one use at a time, or several at shares of its speed, cannot end
@@ -154,7 +153,7 @@ def device_end(tasks: TaskGraph, span: Span) -> float:
     return least_end(own, tasks.first[own], tasks.size[own], span, tasks.devices)
 
 
-def _copies(tasks: TaskGraph, alike: Alike) -> FloatArray:
+def _copies(tasks: TaskGraph, alike: Alike) -> Floats:
     """Return how many transfers each dependency between a transfer and a rank stands for."""
     pattern, classes = alike.pattern, alike.classes
     kinds = classes.first_place.size

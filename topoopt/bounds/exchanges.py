@@ -11,8 +11,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread, starts
-from parallelism.taskgraph import FloatArray, IntArray
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.loads import Loads
@@ -47,13 +47,13 @@ class Crossings:
 
     groups: int
     size: int
-    group: IntArray
-    server: IntArray
-    inside: IntArray
-    awaited: FloatArray
+    group: Ints
+    server: Ints
+    inside: Ints
+    awaited: Floats
 
     @cached_property
-    def meeting(self) -> tuple[IntArray, IntArray]:
+    def meeting(self) -> tuple[Ints, Ints]:
         """Pairs of different entries of one group: the first, and the second."""
         counts = np.bincount(self.group, minlength=self.groups)
         first = np.repeat(np.arange(self.group.size), counts[self.group])
@@ -131,7 +131,7 @@ def exchange_terms(
     through the ports of its server, in b seconds: no rank begins the next before t + c + b.
     """
     rate = wirings.degree * wirings.bandwidth
-    waiting: list[tuple[float, int, FloatArray, Loads | None, Crossings]] = []
+    waiting: list[tuple[float, int, Floats, Loads | None, Crossings]] = []
     near: Loads | None = None
     for number, placement in enumerate(family.placements(layout)):
         across = crossings_of(placement)
@@ -147,7 +147,7 @@ def exchange_terms(
         longer = passes_with_exchange(loads, across, layout, rate)
         waiting.append((float(longer.sum()), number, longer, loads, across))
     best: dict[str, float] = {}
-    tried: list[FloatArray] = []
+    tried: list[Floats] = []
     least = float("inf")
     for _, _, longer, crosses, across in sorted(waiting, key=lambda each: each[:2]):
         # Passes that take longer make no pipeline end sooner.
@@ -209,9 +209,7 @@ def placed_pipeline(family: LayoutFamily, wirings: Wirings, placement: Placement
     return timeline(schedule_of(layout, family.batch), times).makespan + loads.update_s
 
 
-def passes_with_exchange(
-    loads: Loads, across: Crossings, layout: Layout, rate: float
-) -> FloatArray:
+def passes_with_exchange(loads: Loads, across: Crossings, layout: Layout, rate: float) -> Floats:
     """Return the seconds of each pass of each part at least, its exchange included.
 
     Parameters
@@ -232,7 +230,7 @@ def passes_with_exchange(
     """
     stage = np.array(layout.part_stages)
     moving = loads.expert_bytes / layout.expert_ranks * across.awaited[stage] / rate
-    longer: FloatArray = (
+    longer: Floats = (
         np.maximum(loads.seconds, loads.beside * moving) + (1.0 - loads.beside) * moving
     )
     return longer
@@ -275,7 +273,7 @@ def ports_seconds(
         return seconds
     # Not by a product of matrices: threads of linear algebra wait for each other on busy cores.
     one, other = across.meeting
-    demand: FloatArray = np.bincount(
+    demand: Floats = np.bincount(
         across.server[one] * servers + across.server[other],
         weights=weight[one] * (across.inside[one] * across.inside[other]),
         minlength=servers**2,

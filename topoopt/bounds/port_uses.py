@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread, starts
-from parallelism.taskgraph import TRANSFER, FloatArray, IntArray, TaskGraph
+from parallelism.taskgraph import TRANSFER, TaskGraph
 from topoopt.bounds.collectives import group_sizes, member_bytes
 
 
@@ -27,20 +28,20 @@ class PortUses(NamedTuple):
         Servers of each set: first of each server alone, then of groups.
     """
 
-    task: IntArray
-    ports: IntArray
-    size: FloatArray
-    offsets: IntArray
-    members: IntArray
+    task: Ints
+    ports: Ints
+    size: Floats
+    offsets: Ints
+    members: Ints
 
     @property
     def sets(self) -> int:
         """Number of sets."""
         return int(self.offsets.size - 1)
 
-    def rates(self, rate: FloatArray) -> FloatArray:
+    def rates(self, rate: Floats) -> Floats:
         """Return the bytes/s of each set, of bytes/s of each server's ports."""
-        totals: FloatArray = np.add.reduceat(rate[self.members], self.offsets[:-1])
+        totals: Floats = np.add.reduceat(rate[self.members], self.offsets[:-1])
         return totals
 
 
@@ -60,11 +61,11 @@ class _Elements(NamedTuple):
     groups : tuple of tuple of int
     """
 
-    server: IntArray
-    group: IntArray
-    of: IntArray
-    of_task: IntArray
-    servers: IntArray
+    server: Ints
+    group: Ints
+    of: Ints
+    of_task: Ints
+    servers: Ints
     groups: tuple[tuple[int, ...], ...]
 
 
@@ -88,7 +89,7 @@ def port_uses(tasks: TaskGraph) -> tuple[PortUses, PortUses]:
     )
 
 
-def _elements(tasks: TaskGraph, sends: IntArray, *, into: bool) -> _Elements:
+def _elements(tasks: TaskGraph, sends: Ints, *, into: bool) -> _Elements:
     alike = tasks.alike
     if alike is None:
         collective, each = tasks.collective[sends], np.arange(sends.size)
@@ -109,16 +110,16 @@ def _elements(tasks: TaskGraph, sends: IntArray, *, into: bool) -> _Elements:
 class _Rows(NamedTuple):
     """Lists of numbers, one after another: list i is ``values[offsets[i]:offsets[i + 1]]``."""
 
-    offsets: IntArray
-    values: IntArray
+    offsets: Ints
+    values: Ints
 
     @classmethod
-    def of(cls, row: IntArray, values: IntArray, rows: int) -> "_Rows":
+    def of(cls, row: Ints, values: Ints, rows: int) -> "_Rows":
         """Sort values into their rows."""
         order = np.argsort(row, kind="stable")
         return cls(starts(np.bincount(row, minlength=rows)), values[order])
 
-    def each(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+    def each(self, rows: Ints) -> tuple[Ints, Ints]:
         """Return for rows, one after another, which one and which place in ``values``."""
         counts = np.diff(self.offsets)[rows]
         return np.repeat(np.arange(rows.size), counts), spread(self.offsets[rows], counts)
@@ -129,7 +130,7 @@ def _listed(lists: Sequence[tuple[int, ...]]) -> _Rows:
     return _Rows(starts([len(one) for one in lists]), flat)
 
 
-def _uses(tasks: TaskGraph, sends: IntArray, each: FloatArray, elements: _Elements) -> PortUses:
+def _uses(tasks: TaskGraph, sends: Ints, each: Floats, elements: _Elements) -> PortUses:
     """Return what tasks put on sets of servers; a member of their collectives so much at least."""
     server, group, of, of_task, servers, groups = elements
     counts = np.array([len(g) for g in groups] or [0], dtype=np.int64)

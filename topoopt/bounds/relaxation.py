@@ -10,9 +10,9 @@ from enum import IntEnum
 
 import numpy as np
 
+from codesign_base.arrays import Floats
 from parallelism.builder import TaskGraphBuilder
 from parallelism.search.space import Degrees, legal_degrees
-from parallelism.taskgraph import FloatArray
 from topoopt.bounds.collectives import farthest, least_seconds
 
 
@@ -91,7 +91,7 @@ class Wirings:
         """Bytes/s of all links."""
         return self.servers * self.degree * self.bandwidth
 
-    def hops(self, targets: FloatArray) -> FloatArray:
+    def hops(self, targets: Floats) -> Floats:
         """Return the least total hops from one server to the nearest of the others.
 
         Parameters
@@ -138,7 +138,7 @@ def operator_degrees(builder: TaskGraphBuilder, index: int, memory: float) -> tu
 
 def own_costs(
     builder: TaskGraphBuilder, index: int, degrees: tuple[Degrees, ...], wirings: Wirings
-) -> FloatArray:
+) -> Floats:
     """Return what each configuration of an operator costs at least by itself.
 
     A parameter shard of S bytes that s servers replicate is reduced: all of them send 2 (s - 1) S
@@ -228,9 +228,9 @@ def shared_costs(
     made: tuple[Degrees, ...],
     read: tuple[Degrees, ...],
     wirings: Wirings,
-    forward: FloatArray,
+    forward: Floats,
     shares: tuple[float, ...] | None = None,
-) -> FloatArray:
+) -> Floats:
     """Return what each pair of configurations of a producer and its reader moves at least.
 
     A part of the reader needs its share of the input, from every partial sum; a pair of parts
@@ -286,7 +286,7 @@ def shared_costs(
     return np.stack((hops * overlap * size / wirings.network_rate, *late, read_of))
 
 
-def _split(degrees: tuple[Degrees, ...], *, out: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _split(degrees: tuple[Degrees, ...], *, out: bool) -> tuple[Floats, Floats, Floats]:
     sample = np.array([d[0] for d in degrees], dtype=np.float64)
     parameter = np.array([d[1] for d in degrees], dtype=np.float64)
     cut = [d[1] > 1 and (d[2].slices_output if out else d[2].slices_input) for d in degrees]

@@ -12,8 +12,8 @@ path of the model there are parts that pass all M microbatches on to each other.
 
 import numpy as np
 
+from codesign_base.arrays import Floats
 from parallelism.graph import ModelGraph
-from parallelism.taskgraph import FloatArray
 from topoopt.bounds.relaxation import Own, Shared
 from topoopt.bounds.space_terms import MOST_CUTS, add_rings, ancestors, apart_of, reachable
 from topoopt.bounds.tradeoff import SplitCosts, Terms
@@ -28,10 +28,10 @@ class _Rows:
     def __init__(self, operators: int) -> None:
         self.operators = operators
         self.names: list[str] = []
-        self.own: list[FloatArray] = []
-        self.shared: list[FloatArray] = []
+        self.own: list[Floats] = []
+        self.shared: list[Floats] = []
 
-    def add(self, name: str) -> tuple[FloatArray, FloatArray]:
+    def add(self, name: str) -> tuple[Floats, Floats]:
         """Begin a term, and return its coefficients, to be filled in."""
         self.names.append(name)
         self.own.append(np.zeros((self.operators, len(Own))))
@@ -49,8 +49,8 @@ def _places(path: list[int], count: int) -> list[int]:
 
 def _passes(
     path: list[int],
-    own: FloatArray,
-    shared: FloatArray,
+    own: Floats,
+    shared: Floats,
     begin: int,
     turn: int,
     end: int,

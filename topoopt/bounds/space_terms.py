@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from codesign_base.arrays import Floats
 from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode, ModelGraph
-from parallelism.taskgraph import FloatArray
 from topoopt.bounds.relaxation import (
     Own,
     Shared,
@@ -30,7 +30,7 @@ MOST_JOINTS = 2
 MOST_PAIRS = 300_000
 
 
-def heaviest_path(graph: ModelGraph, length: FloatArray) -> list[int]:
+def heaviest_path(graph: ModelGraph, length: Floats) -> list[int]:
     """Return the path of the model graph with the largest sum of lengths."""
     total = np.zeros(len(graph.operators))
     before = [-1] * len(graph.operators)
@@ -62,9 +62,9 @@ def all_choices(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[SplitCosts
     reader = [min(readers, default=-1) for readers in graph.consumers]
     for a, b in pairwise(path):
         reader[a] = b
-    tables: dict[tuple[float, int, int, tuple[float, ...] | None], FloatArray | None] = {}
+    tables: dict[tuple[float, int, int, tuple[float, ...] | None], Floats | None] = {}
     beside = [graph.inputs_side_by_side(index) for index in range(len(graph.operators))]
-    shared: list[FloatArray | None] = []
+    shared: list[Floats | None] = []
     for index, to in enumerate(reader):
         if to < 0:
             shared.append(None)
@@ -98,8 +98,8 @@ def reachable(links: Sequence[tuple[int, ...]], order: Iterable[int], start: int
 
 def _add_chain(
     path: list[int],
-    own: FloatArray,
-    shared: FloatArray,
+    own: Floats,
+    shared: Floats,
     start: int,
     stop: int,
     *,
@@ -117,9 +117,7 @@ def _add_chain(
             shared[index, out] += place >= stop
 
 
-def add_rings(
-    own: FloatArray, shared: FloatArray, choices: SplitCosts, above: set[int], at: int
-) -> None:
+def add_rings(own: Floats, shared: Floats, choices: SplitCosts, above: set[int], at: int) -> None:
     """Count all that rings and gradient transfers carry of an operator and what leads to it."""
     for index in above:
         own[index, Own.RING] += 1.0
@@ -133,10 +131,10 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
     inputs = [op.inputs for op in graph.operators]
     consumers = list(graph.consumers)
     names: list[str] = []
-    own_rows: list[FloatArray] = []
-    shared_rows: list[FloatArray] = []
+    own_rows: list[Floats] = []
+    shared_rows: list[Floats] = []
 
-    def term(name: str) -> tuple[FloatArray, FloatArray]:
+    def term(name: str) -> tuple[Floats, Floats]:
         names.append(name)
         own_rows.append(np.zeros((count, len(Own))))
         shared_rows.append(np.zeros((count, len(Shared))))
@@ -148,10 +146,10 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
     own[:, Own.RING] = 1.0
     shared[:, Shared.NETWORK] = 2.0
 
-    def chain(own: FloatArray, shared: FloatArray, start: int, stop: int, last_part: bool) -> None:
+    def chain(own: Floats, shared: Floats, start: int, stop: int, last_part: bool) -> None:
         _add_chain(path, own, shared, start, stop, last_part=last_part)
 
-    def last_rings(own: FloatArray, at: int) -> None:
+    def last_rings(own: Floats, at: int) -> None:
         for index in reachable(inputs, reversed(range(count)), at):
             own[index, Own.LAST_RING] += 1.0
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base.arrays import Floats
 from parallelism.search.forest import SplitCosts, least
-from parallelism.taskgraph import FloatArray
 
 ROUNDS = 100
 _CLOSE = 1e-4
@@ -33,29 +33,29 @@ class Terms:
     """
 
     names: tuple[str, ...]
-    own: FloatArray
-    shared: FloatArray
+    own: Floats
+    shared: Floats
 
 
-def values(choices: SplitCosts, terms: Terms, chosen: list[int]) -> FloatArray:
+def values(choices: SplitCosts, terms: Terms, chosen: list[int]) -> Floats:
     """Return every term of one strategy, shape (terms,)."""
     own = np.stack([table[:, c] for table, c in zip(choices.own, chosen, strict=True)])
     shared = np.zeros(terms.shared.shape[1:])
     for o, (table, reader) in enumerate(zip(choices.shared, choices.reader, strict=True)):
         if reader >= 0 and table is not None:
             shared[o] = table[:, chosen[o], chosen[reader]]
-    result: FloatArray = np.tensordot(terms.own, own, 2) + np.tensordot(terms.shared, shared, 2)
+    result: Floats = np.tensordot(terms.own, own, 2) + np.tensordot(terms.shared, shared, 2)
     return result
 
 
-def weighted(choices: SplitCosts, terms: Terms, weights: FloatArray) -> tuple[float, list[int]]:
+def weighted(choices: SplitCosts, terms: Terms, weights: Floats) -> tuple[float, list[int]]:
     """Return the least weighted sum of the terms over all strategies, and one that has it."""
     return least(
         choices, np.tensordot(weights, terms.own, 1), np.tensordot(weights, terms.shared, 1)
     )
 
 
-def best_weights(choices: SplitCosts, terms: Terms) -> tuple[float, FloatArray]:
+def best_weights(choices: SplitCosts, terms: Terms) -> tuple[float, Floats]:
     """Return the highest of these bounds, and the weights that give it.
 
     Cutting planes: strategies found so far, first those that make a single term least, bound
@@ -75,7 +75,7 @@ def best_weights(choices: SplitCosts, terms: Terms) -> tuple[float, FloatArray]:
     from scipy.optimize import linprog
 
     count = len(terms.names)
-    rows: list[FloatArray] = []
+    rows: list[Floats] = []
     best, weights = -np.inf, np.zeros(count)
     trials = list(np.eye(count))
     for _ in range(ROUNDS):

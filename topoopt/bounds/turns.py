@@ -8,14 +8,15 @@ the longest such turn.
 
 import numpy as np
 
-from parallelism.taskgraph import IntArray, Phase, TaskGraph, TaskKind
+from codesign_base.arrays import Ints
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.bounds.critical import Least, Span
 
 # Passes whose turns are measured, those first that may have the longest.
 MOST_TURNS = 24
 
 
-def turns(tasks: TaskGraph) -> tuple[IntArray, IntArray]:
+def turns(tasks: TaskGraph) -> tuple[Ints, Ints]:
     """Return forward passes, and what their own next ones wait for in the same iteration.
 
     Parameters

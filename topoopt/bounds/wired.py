@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread, starts
 from parallelism.alike import Alike
-from parallelism.taskgraph import TRANSFER, FloatArray, IntArray, TaskGraph
+from parallelism.taskgraph import TRANSFER, TaskGraph
 from routing.paths import hop_distances
 from topoopt.bounds.bounds import ROUNDING, Bound
 from topoopt.bounds.collectives import (
@@ -53,10 +54,10 @@ class _Wired(NamedTuple):
         Of the groups of a task graph.
     """
 
-    out: FloatArray
-    into: FloatArray
+    out: Floats
+    into: Floats
     capacity: float
-    distance: IntArray
+    distance: Ints
     lag: float
     groups: GroupRates
 
@@ -119,7 +120,7 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) ->
     return Bound(max(terms.values()) * ROUNDING, terms)
 
 
-def _distance_end(tasks: TaskGraph, wired: _Wired, span: Span, hops: FloatArray) -> float:
+def _distance_end(tasks: TaskGraph, wired: _Wired, span: Span, hops: Floats) -> float:
     """Bound by link-bytes over the capacity of all links; transfers go so many hops each."""
     moves = np.flatnonzero(tasks.kind == TRANSFER)
     reduces = np.flatnonzero(tasks.collective)
@@ -141,7 +142,7 @@ def _distance_end(tasks: TaskGraph, wired: _Wired, span: Span, hops: FloatArray)
     return least_end(uses, np.zeros_like(uses), seconds, span, 1)
 
 
-def _hops_each(tasks: TaskGraph, distance: IntArray) -> FloatArray:
+def _hops_each(tasks: TaskGraph, distance: Ints) -> Floats:
     """Return the hops of each transfer at least, of all together that a task stands for."""
     moves = tasks.kind == TRANSFER
     if tasks.alike is None:
@@ -155,7 +156,7 @@ def _hops_each(tasks: TaskGraph, distance: IntArray) -> FloatArray:
     return np.where(moves, sums[tasks.alike.of_task], 0.0)
 
 
-def _least_hops(tasks: TaskGraph, alike: Alike, distance: IntArray) -> FloatArray:
+def _least_hops(tasks: TaskGraph, alike: Alike, distance: Ints) -> Floats:
     """Return the fewest hops that any of the transfers goes which a task stands for."""
     pattern = alike.pattern
     own = np.flatnonzero(pattern.group < 0)
@@ -202,7 +203,7 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
     return Bound(max(terms.values()) * ROUNDING, terms)
 
 
-def _route_hops(tasks: TaskGraph, orders: Orders) -> FloatArray:
+def _route_hops(tasks: TaskGraph, orders: Orders) -> Floats:
     """Return the hops of each transfer on its routes, of all together that a task stands for."""
     count = np.ones(orders.capacity.size)
     if tasks.alike is not None:
@@ -219,7 +220,7 @@ def _route_hops(tasks: TaskGraph, orders: Orders) -> FloatArray:
     return hops
 
 
-def _link_end(orders: Orders, sends: IntArray, span: Span) -> float:
+def _link_end(orders: Orders, sends: Ints, span: Span) -> float:
     """Bound by the busiest link of some tasks."""
     if (orders.end[sends] - orders.begin[sends]).sum() <= MOST_USES:
         _, counts, links, seconds = link_uses(orders, sends)

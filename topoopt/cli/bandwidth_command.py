@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from topoopt.base.option_groups import Options, option, takes
 from topoopt.cli import common
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from topoopt.bandwidth.allocate import Allocation
     from topoopt.bandwidth.explore.sweep import Sweep, SweepProgress
     from topoopt.bandwidth.model.network import MultiDimNetwork
-    from topoopt.bandwidth.model.time_model import Floats
     from topoopt.bandwidth.solve.question import Question
 
 

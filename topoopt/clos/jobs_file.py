@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
 from parallelism.reading import parse_json, parse_yaml, read_text, shown, wrong_value
-from routing.clos.fabric import Clos, IntArray
+from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, place_rings, ring_flow_bytes
 from topoopt.clos.presets import get_clos_model
 from topoopt.problem.units import parse_time
@@ -157,7 +158,7 @@ def _job(
     )
 
 
-def _given(places: list[list[str]], clos: Clos, group: int, replicas: int) -> IntArray:
+def _given(places: list[list[str]], clos: Clos, group: int, replicas: int) -> Ints:
     """Return rings from one list of NIC ranges a replica."""
     if len(places) != replicas:
         raise InputError(

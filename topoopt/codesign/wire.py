@@ -6,8 +6,9 @@ from typing import Any, cast
 import numpy as np
 
 from codesign_base import InfeasibleError
+from codesign_base.arrays import Floats
 from parallelism.family import Family
-from parallelism.taskgraph import FloatArray, TaskGraph
+from parallelism.taskgraph import TaskGraph
 from topoopt.bounds.bounds import Bound, strategy_bound
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.evaluate.pair import Pair
@@ -87,7 +88,7 @@ class _OneTaskGraph:
     def represented(self, tasks: TaskGraph) -> TaskGraph:
         return tasks
 
-    def memory(self, tasks: TaskGraph) -> FloatArray:
+    def memory(self, tasks: TaskGraph) -> Floats:
         return np.zeros(tasks.devices)
 
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from parallelism.taskgraph import TRANSFER, FloatArray, TaskGraph
+from codesign_base.arrays import Floats
+from parallelism.taskgraph import TRANSFER, TaskGraph
 from routing.paths import ecmp_link_bytes, ecmp_routes
 from routing.throughput_bounds import least_link_bytes, within_hops
 from topoopt.fabric.circuits import DirectCircuits
@@ -22,7 +23,7 @@ def of_servers(fabric: Fabric | GpuPorts) -> Fabric:
     return fabric.pooled if isinstance(fabric, GpuPorts) else fabric
 
 
-def port_seconds(tasks: TaskGraph, leaving: FloatArray, entering: FloatArray) -> float:
+def port_seconds(tasks: TaskGraph, leaving: Floats, entering: Floats) -> float:
     """Return the seconds that the busiest server needs for its transfers and its own rings.
 
     Parameters
@@ -40,7 +41,7 @@ def port_seconds(tasks: TaskGraph, leaving: FloatArray, entering: FloatArray) ->
     return sent_seconds(tasks.port_bytes(), leaving, entering)
 
 
-def sent_seconds(load: FloatArray, leaving: FloatArray, entering: FloatArray) -> float:
+def sent_seconds(load: Floats, leaving: Floats, entering: Floats) -> float:
     """Return what `port_seconds` does, of what servers send and receive.
 
     Parameters

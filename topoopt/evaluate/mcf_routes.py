@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from codesign_base.rows import starts
-from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.multicommodity import min_congestion
 from routing.network import Network
 from routing.paths import ecmp_routes
@@ -24,7 +25,7 @@ _RING_SHARE = 0.8
 _ROUNDS = 400
 
 
-def transfer_problem(fabric: Fabric, tasks: TaskGraph) -> tuple[Network, FloatArray]:
+def transfer_problem(fabric: Fabric, tasks: TaskGraph) -> tuple[Network, Floats]:
     """Return the network that rings leave to transfers, and the bytes between servers.
 
     Parameters
@@ -43,7 +44,7 @@ def transfer_problem(fabric: Fabric, tasks: TaskGraph) -> tuple[Network, FloatAr
     """
     moves = tasks.kind == TaskKind.TRANSFER
     hosts = fabric.network.hosts
-    demand: FloatArray = np.zeros((hosts, hosts))
+    demand: Floats = np.zeros((hosts, hosts))
     demand[: tasks.servers, : tasks.servers] = tasks.pair_bytes()
     demand = demand.ravel()
     rings = link_bytes(fabric, replace(tasks, size=np.where(moves, 0.0, tasks.size)))

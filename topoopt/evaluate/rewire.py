@@ -7,9 +7,10 @@ from typing import Generic
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from parallelism.family import Family, P
 from parallelism.operator_family import OperatorFamily
-from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind, traffic_of
+from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from routing.routes import tabled
 from topoopt.base.side_by_side import in_twos
 from topoopt.bounds.bounds import strategy_bound
@@ -280,7 +281,7 @@ class Rewirer(Generic[P]):
         return link_seconds(tasks, degree, rate, most) > most
 
     @property
-    def _ports(self) -> FloatArray:
+    def _ports(self) -> Floats:
         """Bytes/s of all ports of a server together."""
         return np.array(self.cluster.degree * self.cluster.port_rate)
 

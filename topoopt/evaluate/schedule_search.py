@@ -3,9 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Generic
 
+from codesign_base.arrays import Floats
 from parallelism.buckets import different_buckets, packet_bucket
 from parallelism.family import Family, P
-from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.scheduling import ITERATIONS, Simulated, simulate_schedule
@@ -165,7 +166,7 @@ def fused(family: Family[P], pair: Pair[P]) -> Scheduled[P]:
 
 
 def fused_schedules(
-    fabric: Fabric, tasks: TaskGraph, ready: FloatArray | None = None
+    fabric: Fabric, tasks: TaskGraph, ready: Floats | None = None
 ) -> tuple[Schedule, ...]:
     """Return the schedules with buckets of about a packet for each member, where they matter.
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread
 from parallelism.buckets import bucket_allreduces
 from parallelism.iterations import carried_edges, edges_of, unroll, with_edges
 from parallelism.longest_path_kernels import heads_and_tails
-from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from routing.routes import tabled
 from topoopt.bounds.critical import span_of
 from topoopt.bounds.turns import longest_turn
@@ -65,10 +66,10 @@ class Simulated:
     time: float
     computing: float
     tasks: TaskGraph
-    ends: FloatArray
+    ends: Floats
     resolved: int
     near: bool = False
-    start: FloatArray | None = None
+    start: Floats | None = None
 
 
 def crossings(fabric: Fabric, tasks: TaskGraph) -> int:
@@ -99,7 +100,7 @@ def simulate_schedule(
     tasks: TaskGraph,
     schedule: Schedule,
     limit: float = float("inf"),
-    ready: FloatArray | None = None,
+    ready: Floats | None = None,
 ) -> Simulated:
     """Simulate an iteration under a schedule, in the fluid model.
 
@@ -180,9 +181,7 @@ def _too_long(tasks: TaskGraph, resolved: int) -> Simulated:
     return Simulated(never, never, tasks, np.array([never]), resolved)
 
 
-def ordered_tasks(
-    fabric: Fabric, tasks: TaskGraph, schedule: Schedule
-) -> tuple[TaskGraph, IntArray]:
+def ordered_tasks(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> tuple[TaskGraph, Ints]:
     """Return one iteration with the buckets and priorities of a schedule.
 
     Parameters
@@ -257,8 +256,8 @@ def chained_tasks(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> TaskG
 
 
 def _fused(
-    fabric: Fabric, tasks: TaskGraph, schedule: Schedule, ready: FloatArray | None = None
-) -> tuple[TaskGraph, IntArray]:
+    fabric: Fabric, tasks: TaskGraph, schedule: Schedule, ready: Floats | None = None
+) -> tuple[TaskGraph, Ints]:
     """Fuse AllReduces in the order in which the unfused iteration has their gradients ready."""
     if schedule.bucket_bytes is None:
         return tasks, np.arange(tasks.tasks, dtype=np.int64)
@@ -266,7 +265,7 @@ def _fused(
     return bucket_allreduces(whole_tasks(tasks), schedule.bucket_bytes, ready)
 
 
-def _start_times(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
+def _start_times(fabric: Fabric, tasks: TaskGraph) -> Floats:
     """Return when each task starts, of all that the tasks stand for (network tasks only then)."""
     start = run_fluid(fabric, tasks, NEAR if _costly(fabric, tasks) else 0.0).start
     return for_each(tasks, whole_tasks(tasks), start)
@@ -296,7 +295,7 @@ def busiest_link(fabric: Fabric, tasks: TaskGraph) -> float:
 
 def _priorities(
     fabric: Fabric, tasks: TaskGraph, schedule: Schedule, scheduled: TaskGraph, iterations: int
-) -> IntArray | None:
+) -> Ints | None:
     """Return the priority of every scheduled task, or None if all are equal."""
     if schedule.compute == "ready" and schedule.network == "fair":
         return None
@@ -320,7 +319,7 @@ def _priorities(
     return priority
 
 
-def _critical_ranks(tasks: TaskGraph, seconds: FloatArray) -> IntArray:
+def _critical_ranks(tasks: TaskGraph, seconds: Floats) -> Ints:
     """Rank tasks by the longest path that begins with them, longest first."""
     path = _remaining(tasks, seconds)[1] + seconds
     unit = float(path.max(initial=0.0)) * _ALIKE
@@ -329,7 +328,7 @@ def _critical_ranks(tasks: TaskGraph, seconds: FloatArray) -> IntArray:
     return np.asarray(rank, dtype=np.int64)
 
 
-def _remaining(tasks: TaskGraph, seconds: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _remaining(tasks: TaskGraph, seconds: Floats) -> tuple[Floats, Floats]:
     """Return the longest paths that end before each task, and that begin after it."""
     return heads_and_tails(
         seconds,
@@ -341,7 +340,7 @@ def _remaining(tasks: TaskGraph, seconds: FloatArray) -> tuple[FloatArray, Float
     )
 
 
-def _levels(rank: IntArray) -> IntArray:
+def _levels(rank: Ints) -> Ints:
     """Divide ranks into at most `LEVELS` levels of about as many tasks; equal ranks together."""
     cuts = np.sort(rank)[np.arange(1, LEVELS) * rank.size // LEVELS] if rank.size else rank
     return np.searchsorted(cuts, rank, side="right").astype(np.int64)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from routing.network import FloatArray
+from codesign_base.arrays import Floats
 
 
 def weighted_quantiles(
-    values: FloatArray, weights: FloatArray, shares: Sequence[float]
+    values: Floats, weights: Floats, shares: Sequence[float]
 ) -> list[float | None]:
     """Return the smallest value that at least each share of the weight does not exceed.
 

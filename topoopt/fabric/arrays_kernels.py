@@ -5,13 +5,7 @@ They lie in a module of kernels, without any, so that the cache of compiled code
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-Flags = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
-SmallInts = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
+from codesign_base.arrays import Flags, Floats, Ints, SmallInts
 
 
 class Orders(NamedTuple):

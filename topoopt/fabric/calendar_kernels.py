@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from codesign_base.array_kernels import grown
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.jit import inner_kernel, kernel
-from routing.fairness_kernels import Floats, Ints, SmallInts
 from topoopt.fabric.heap_kernels import pop as pop_heap
 from topoopt.fabric.heap_kernels import push as push_heap
 

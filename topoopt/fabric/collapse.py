@@ -10,15 +10,14 @@ one member of each gives them exactly.
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Ints, Words
 from codesign_base.rows import spread
 from parallelism.alike import hash_words, numbered, words_of
-from parallelism.taskgraph import TRANSFER, IntArray, TaskGraph
+from parallelism.taskgraph import TRANSFER, TaskGraph
 from topoopt.fabric.arrays_kernels import Orders
 
-Words = npt.NDArray[np.uint64]
-Numbered = tuple[IntArray, IntArray]
+Numbered = tuple[Ints, Ints]
 """The class of each member, and the first member of each class."""
 
 COLLAPSE_FROM = 4096
@@ -44,7 +43,7 @@ class Quotient:
     """
 
     orders: Orders
-    class_of_task: IntArray
+    class_of_task: Ints
     link_classes: int
     device_classes: int
 
@@ -92,7 +91,7 @@ def collapse(orders: Orders) -> Quotient | None:
     task_colour = _first_colours(orders)
     device_colour = np.zeros(orders.devices, dtype=np.uint64)
     counts = [0, 0, 0]
-    order: IntArray | None = None
+    order: Ints | None = None
     while True:
         refine_links(orders, weight_bits, task_colour, link_colour)
         links = numbered(link_colour)
@@ -177,7 +176,7 @@ def _quotient(orders: Orders, tasks: Numbered, links: Numbered, devices: Numbere
     return Quotient(quotient, class_of_task, first_link.size, first_device.size)
 
 
-def expand_binding(orders: Orders, quotient: Quotient, binding: IntArray) -> IntArray:
+def expand_binding(orders: Orders, quotient: Quotient, binding: Ints) -> Ints:
     """Return the bindings of all tasks from those of their classes.
 
     Parameters

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.hash_kernels import hash_word
 from codesign_base.jit import inner_kernel
-from routing.fairness_kernels import Floats, Ints, SmallInts
 
 
 @inner_kernel

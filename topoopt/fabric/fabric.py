@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
 from parallelism.taskgraph import Group
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 from routing.rotation import Rotation, least_rotation
 from routing.routes import Routes, tabled
 from topoopt.fabric.ring_trees import NO_TREES, RingTrees, ring_trees
@@ -51,8 +52,8 @@ class GroupRow(NamedTuple):
 class GroupStreams(NamedTuple):
     """The coupled stream of a group's AllReduce; numbers are those of `GroupRow`."""
 
-    links: IntArray
-    weights: FloatArray
+    links: Ints
+    weights: Floats
     round_latency: float
     rings: int
     rate: float
@@ -159,7 +160,7 @@ class Fabric:
             self._chosen[group] = chosen
         return chosen
 
-    def ring_edges(self, group: Group) -> IntArray:
+    def ring_edges(self, group: Group) -> Ints:
         """Return the pairs that a group's rings send over.
 
         Parameters
@@ -179,11 +180,11 @@ class Fabric:
             return ring_pairs(orders, hosts)
         places = np.arange(len(group))
         steps = (orders[:, 1] - orders[:, 0]) % hosts
-        edges: IntArray = places * hosts + (places + steps[:, None]) % hosts
+        edges: Ints = places * hosts + (places + steps[:, None]) % hosts
         return edges
 
     @cached_property
-    def capacity(self) -> FloatArray:
+    def capacity(self) -> Floats:
         """Bytes/s of each link, as kernels take them."""
         return self.network.capacity.copy()
 
@@ -192,7 +193,7 @@ class Fabric:
         """The rotation of the network by the fewest hosts, if there is one."""
         return least_rotation(self.network)
 
-    def message_lags(self, pairs: IntArray) -> FloatArray:
+    def message_lags(self, pairs: Ints) -> Floats:
         """Return the seconds that a transfer of each of some pairs takes beyond its bytes."""
         return self.rows.lags(pairs)
 
@@ -298,7 +299,7 @@ class Fabric:
         return GroupStreams(links, loads[links], latency, pairs.shape[0], rate, trees)
 
 
-def _lags(network: Network, transport: Transport, routes: Routes) -> FloatArray:
+def _lags(network: Network, transport: Transport, routes: Routes) -> Floats:
     """Return the seconds that a message over each row of routes takes beyond its bytes."""
     pace = network.capacity / network.multiplicity
     begin = routes.offsets[:-1]

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.jit import inner_kernel, kernel
-from routing.fairness_kernels import Floats, Ints, SmallInts, Workspace, refill, workspace
+from routing.fairness_kernels import Workspace, refill, workspace
 
 # Rows of the tables.
 COPIES, RATE, SERVICE, SINCE, DUE, CAP = 0, 1, 2, 3, 4, 5  # slot: members; bytes/s of each, -1

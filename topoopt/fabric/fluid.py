@@ -5,8 +5,9 @@ from typing import NamedTuple
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph
+from parallelism.taskgraph import TaskGraph
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.collapse import collapse, expand_binding, seeks_symmetry
@@ -33,9 +34,9 @@ class Run(NamedTuple):
     ``near`` says whether a completion tolerance was used.
     """
 
-    start: FloatArray
-    finish: FloatArray
-    binding: IntArray
+    start: Floats
+    finish: Floats
+    binding: Ints
     least: float
     instants: int
     solves: int
@@ -122,7 +123,7 @@ def _simulated(
     """Run the kernel; also say whether tasks were left that never became ready."""
     from topoopt.fabric.simulate_kernels import SPENT, simulate_fluid
 
-    def run(stop: IntArray) -> tuple[FloatArray, FloatArray, IntArray, float, int, IntArray]:
+    def run(stop: Ints) -> tuple[Floats, Floats, Ints, float, int, Ints]:
         return simulate_fluid(
             orders,
             tolerance,

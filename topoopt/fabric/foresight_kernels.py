@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from codesign_base.arrays import Floats
 from codesign_base.jit import inner_kernel, kernel
 from parallelism.longest_path_kernels import heads_and_tails
-from routing.fairness_kernels import Floats
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.iteration_kernels import IDLES, Iteration
 

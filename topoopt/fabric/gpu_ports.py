@@ -4,16 +4,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Flags, Ints
 from codesign_base.rows import spread, starts
-from parallelism.taskgraph import IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from routing.paths import ecmp_routes
 from topoopt.fabric.fabric import Fabric
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +102,7 @@ class GpuPorts:
         )
         return self._fabric(sets), divided
 
-    def _fabric(self, sets: Bools) -> Fabric:
+    def _fabric(self, sets: Flags) -> Fabric:
         """Return the fabric whose hosts have a set of ports each."""
         key = np.packbits(sets, axis=1).tobytes() + bytes(str(sets.shape), "ascii")
         known = self._fabrics.get(key)
@@ -147,7 +145,7 @@ class GpuPorts:
         return fabric
 
 
-def _same_above(network: Network) -> IntArray:
+def _same_above(network: Network) -> Ints:
     """Return each node's number, spines between the same switches that of the first of them.
 
     Traffic spreads over them evenly, so that one of their capacities together carries as much.
@@ -162,7 +160,7 @@ def _same_above(network: Network) -> IntArray:
     return number
 
 
-def _ports_taken(tasks: TaskGraph, ports: int) -> Bools:
+def _ports_taken(tasks: TaskGraph, ports: int) -> Flags:
     """Return which ports of a server each task takes, shape (tasks, ports)."""
     server = tasks.server_of_device
     count = np.bincount(server, minlength=tasks.servers)
@@ -179,7 +177,7 @@ def _ports_taken(tasks: TaskGraph, ports: int) -> Bools:
     reads[tasks.collective] = heads[tasks.first[tasks.collective]]
     writes[tasks.collective] = reads[tasks.collective]
 
-    def met(task: IntArray, other: IntArray, at: IntArray) -> Bools:
+    def met(task: Ints, other: Ints, at: Ints) -> Flags:
         """Return the places of devices that compute next to tasks, on certain servers."""
         found = np.zeros((tasks.tasks, most), dtype=np.bool_)
         device = np.where(tasks.kind[other] == TaskKind.COMPUTE, tasks.first[other], 0)

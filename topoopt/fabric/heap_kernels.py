@@ -1,7 +1,7 @@
 """A heap of events ordered by (time, name), of four children each, in two arrays."""
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import inner_kernel
-from routing.fairness_kernels import Floats, Ints
 
 
 @inner_kernel

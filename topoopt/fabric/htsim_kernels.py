@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from codesign_base.arrays import Ints
 from codesign_base.jit import kernel
-from routing.fairness_kernels import Ints
 
 _NONE, _HEAD = -1, -2
 

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from codesign_base.arrays import Flags, Floats, Ints
 from codesign_base.jit import inner_kernel, kernel
-from routing.fairness_kernels import Floats, Ints
 from routing.path_kernels import sort_prefix
-from topoopt.fabric.arrays_kernels import Flags, Orders
+from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.device_kernels import enqueue
 from topoopt.fabric.heap_kernels import pop, push
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.taskgraph import FloatArray, TaskGraph
+from codesign_base.arrays import Floats
+from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import listing
@@ -29,7 +30,7 @@ class Jitter:
         What they took, where that was counted.
     """
 
-    times: FloatArray
+    times: Floats
     events: int = 0
 
     @property

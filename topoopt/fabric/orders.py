@@ -5,8 +5,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread, starts
-from parallelism.taskgraph import COMPUTE, FloatArray, IntArray, TaskGraph
+from parallelism.taskgraph import COMPUTE, TaskGraph
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import class_rows, seconds_per_byte
@@ -123,7 +124,7 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
     )
 
 
-def _distinct(one: IntArray, other: IntArray) -> tuple[IntArray, IntArray]:
+def _distinct(one: Ints, other: Ints) -> tuple[Ints, Ints]:
     """Return the first place of each distinct pair, ascending, and which pair each place holds.
 
     As `numpy.unique` of columns, which takes many times longer.
@@ -137,14 +138,12 @@ def _distinct(one: IntArray, other: IntArray) -> tuple[IntArray, IntArray]:
     return order[fresh], row
 
 
-def senders(orders: Orders) -> IntArray:
+def senders(orders: Orders) -> Ints:
     """Return the tasks that send something over links."""
     return np.flatnonzero(~orders.compute & (orders.end > orders.begin) & (orders.volume > 0.0))
 
 
-def link_uses(
-    orders: Orders, sends: IntArray | None = None
-) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+def link_uses(orders: Orders, sends: Ints | None = None) -> tuple[Ints, Ints, Ints, Floats]:
     """Return for how long tasks that send something occupy links.
 
     Parameters
@@ -169,14 +168,14 @@ def link_uses(
     return sends, counts, links, np.repeat(orders.volume[sends], counts) * slowness
 
 
-def in_parts(sends: IntArray) -> list[IntArray]:
+def in_parts(sends: Ints) -> list[Ints]:
     """Return tasks in parts whose uses of links do not fill memory."""
     return np.split(sends, np.arange(MADE_AT_ONCE, sends.size, MADE_AT_ONCE))
 
 
 def alone_seconds(
     orders: Orders, fabric: Fabric | None = None, tasks: TaskGraph | None = None
-) -> FloatArray:
+) -> Floats:
     """Return what each task takes from ready to finished with its device and links to itself.
 
     Parameters
@@ -201,23 +200,21 @@ def alone_seconds(
                 orders.volume[sends] * seconds_per_byte(fabric, tasks)[tasks.alike.of_task[sends]]
             )
         alone[sends] = np.maximum(alone[sends], orders.volume[sends] / orders.cap[sends])
-    total: FloatArray = np.where(orders.compute, orders.volume, orders.delay + alone + orders.lag)
+    total: Floats = np.where(orders.compute, orders.volume, orders.delay + alone + orders.lag)
     return total
 
 
 class _Streams(NamedTuple):
     """Collectives in the terms of the kernel."""
 
-    volume: FloatArray
-    lag: FloatArray
-    cap: FloatArray
-    begin: IntArray
-    end: IntArray
+    volume: Floats
+    lag: Floats
+    cap: Floats
+    begin: Ints
+    end: Ints
 
 
-def collective_rounds(
-    fabric: Fabric, tasks: TaskGraph, reduces: IntArray
-) -> tuple[FloatArray, FloatArray]:
+def collective_rounds(fabric: Fabric, tasks: TaskGraph, reduces: Ints) -> tuple[Floats, Floats]:
     """Return how collectives are cut into rounds.
 
     Parameters
@@ -240,16 +237,16 @@ def collective_rounds(
 class _Cut(NamedTuple):
     """Collectives in rounds, and the rows of their groups; 0 members: one, which sends nothing."""
 
-    rounds: FloatArray
-    message: FloatArray
-    members: FloatArray
-    begin: FloatArray
-    end: FloatArray
-    lag: FloatArray
-    pace: FloatArray
+    rounds: Floats
+    message: Floats
+    members: Floats
+    begin: Floats
+    end: Floats
+    lag: Floats
+    pace: Floats
 
 
-def _cut(fabric: Fabric, tasks: TaskGraph, reduces: IntArray) -> _Cut:
+def _cut(fabric: Fabric, tasks: TaskGraph, reduces: Ints) -> _Cut:
     index = tasks.first[reduces]
     table = np.zeros((len(tasks.groups), 8))
     fabric.prepare(tasks.groups[group] for group in np.unique(index).tolist())
@@ -269,7 +266,7 @@ def _cut(fabric: Fabric, tasks: TaskGraph, reduces: IntArray) -> _Cut:
     return _Cut(rounds, message, members, begin, end, lag, pace)
 
 
-def _streams(fabric: Fabric, tasks: TaskGraph, reduces: IntArray) -> _Streams:
+def _streams(fabric: Fabric, tasks: TaskGraph, reduces: Ints) -> _Streams:
     """Turn collectives into coupled streams.
 
     The rate of a stream is capped so that each round takes its bytes at the rate that an empty

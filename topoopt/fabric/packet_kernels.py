@@ -7,12 +7,11 @@ tasks, rings and packet trains.
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base.array_kernels import grown
+from codesign_base.arrays import Flags, Floats, Ints
 from codesign_base.hash_kernels import hash_word
 from codesign_base.jit import inner_kernel, kernel
-from routing.fairness_kernels import Floats, Ints
 from topoopt.fabric.calendar_kernels import first, no_events, pop, push, push_far, with_room
 from topoopt.fabric.device_kernels import enqueue
 from topoopt.fabric.packet_queue_kernels import (
@@ -68,8 +67,6 @@ from topoopt.fabric.packet_queue_kernels import (
     set_up,
     trains_needed,
 )  # fmt: skip
-
-Flags = npt.NDArray[np.bool_]
 
 BUCKETS_A_PACKET = 8.0  # of the calendar at first, on the fastest link
 SCAN = 1e-3  # seconds from one look at the timers to the next

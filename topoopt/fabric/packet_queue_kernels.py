@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from codesign_base.array_kernels import copy_into
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.hash_kernels import hash_word
 from codesign_base.jit import inner_kernel, kernel
-from routing.fairness_kernels import Floats, Ints, SmallInts
 from topoopt.fabric.calendar_kernels import Calendar, push
 from topoopt.fabric.draw_kernels import draw_path
 

@@ -6,8 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
-from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskGraph
+from parallelism.taskgraph import COMPUTE, TRANSFER, TaskGraph
 from routing.routes import Routes
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.fabric import Fabric
@@ -25,9 +26,9 @@ _WATCHED_FROM = 2e4
 class PacketRun(NamedTuple):
     """What the kernel returns: times and bindings, and the number of events."""
 
-    start: FloatArray
-    finish: FloatArray
-    binding: IntArray
+    start: Floats
+    finish: Floats
+    binding: Ints
     events: int
 
     @property
@@ -39,12 +40,12 @@ class PacketRun(NamedTuple):
 class _Messages(NamedTuple):
     """All messages of a task graph; see `packet_kernels.simulate_packets`."""
 
-    task: IntArray
-    pair: IntArray
-    ring: IntArray
-    packets: IntArray
-    row_begin: IntArray
-    row_end: IntArray
+    task: Ints
+    pair: Ints
+    ring: Ints
+    packets: Ints
+    row_begin: Ints
+    row_end: Ints
 
 
 def run_packets(
@@ -193,7 +194,7 @@ def run_packets(
     )
     longest = _longest_path(fabric, routes)
 
-    def run(stop: IntArray) -> tuple[FloatArray, FloatArray, IntArray, int, IntArray]:
+    def run(stop: Ints) -> tuple[Floats, Floats, Ints, int, Ints]:
         return simulate_packets(
             todo, table, rings, rows, link, longest, how, seed, limit * (1.0 + 1e-9), most_events,
             stop,
@@ -241,9 +242,7 @@ def expected_events(fabric: Fabric, tasks: TaskGraph) -> float:
     return float((_rounds(messages, rings) * hops * (1.0 + trains)).sum())
 
 
-def _least_after(
-    fabric: Fabric, tasks: TaskGraph, messages: _Messages, rings: IntArray
-) -> FloatArray:
+def _least_after(fabric: Fabric, tasks: TaskGraph, messages: _Messages, rings: Ints) -> Floats:
     """Return the least seconds from each task's end to the end of all: alone, on the best link."""
     from parallelism.longest_path_kernels import heads_and_tails
 
@@ -261,7 +260,7 @@ def _least_after(
     )[1]
 
 
-def _rounds(messages: _Messages, rings: IntArray) -> FloatArray:
+def _rounds(messages: _Messages, rings: Ints) -> Floats:
     """Return how often each message is sent."""
     from topoopt.fabric.packet_queue_kernels import ROUNDS
 
@@ -271,7 +270,7 @@ def _rounds(messages: _Messages, rings: IntArray) -> FloatArray:
     return rounds
 
 
-def _checked_count(fabric: Fabric, messages: _Messages, rings: IntArray) -> float:
+def _checked_count(fabric: Fabric, messages: _Messages, rings: Ints) -> float:
     """Return the packet trains of an iteration; refuse more than could ever be simulated."""
     rounds = _rounds(messages, rings)
     trains = float((rounds * np.ceil(messages.packets / fabric.transport.train_packets)).sum())
@@ -326,9 +325,7 @@ def _longest_path(fabric: Fabric, routes: tuple[Routes, ...]) -> int:
     return min(fabric.network.nodes, bound)
 
 
-def _messages(
-    fabric: Fabric, tasks: TaskGraph
-) -> tuple[_Messages, npt.NDArray[np.int64], FloatArray]:
+def _messages(fabric: Fabric, tasks: TaskGraph) -> tuple[_Messages, npt.NDArray[np.int64], Floats]:
     """Return all messages, the rings that they belong to, and the lag of what sends nothing."""
     transport, hosts = fabric.transport, fabric.network.hosts
     lag = np.zeros(tasks.tasks)
@@ -340,7 +337,7 @@ def _messages(
     bytes_ = [tasks.size[moves]]
     rings: list[tuple[int, int, int, int, int]] = []
     place = moves.size
-    known: dict[int, IntArray] = {}
+    known: dict[int, Ints] = {}
     reduces = np.flatnonzero(tasks.collective)
     cut = collective_rounds(fabric, tasks, reduces)
     for task, rounds, message in zip(

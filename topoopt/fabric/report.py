@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from codesign_base.arrays import Floats, Ints
+from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.timeline import (
     Timeline,
@@ -112,7 +113,7 @@ def collective_noun(tasks: TaskGraph) -> str:
 
 
 def report_of(
-    fabric: Fabric, tasks: TaskGraph, timeline: Timeline, link_bytes: FloatArray | None = None
+    fabric: Fabric, tasks: TaskGraph, timeline: Timeline, link_bytes: Floats | None = None
 ) -> Report:
     """Return the numbers of a simulated iteration.
 
@@ -211,7 +212,7 @@ def device_uses(tasks: TaskGraph, timeline: Timeline) -> tuple[DeviceUse, ...]:
     return tuple(uses)
 
 
-def _by_device(tasks: TaskGraph, timeline: Timeline) -> list[IntArray]:
+def _by_device(tasks: TaskGraph, timeline: Timeline) -> list[Ints]:
     """Return the compute tasks of each device in the order in which they ran."""
     compute = np.flatnonzero(tasks.kind == TaskKind.COMPUTE)
     device = tasks.first[compute]
@@ -220,7 +221,7 @@ def _by_device(tasks: TaskGraph, timeline: Timeline) -> list[IntArray]:
     return [part.astype(np.int64) for part in np.split(order, bounds)]
 
 
-def _link_uses(fabric: Fabric, carried: FloatArray, makespan: float) -> tuple[LinkUse, ...]:
+def _link_uses(fabric: Fabric, carried: Floats, makespan: float) -> tuple[LinkUse, ...]:
     network = fabric.network
     # One division after the other, because capacity times makespan may overflow.
     share = carried / network.capacity / makespan if makespan > 0.0 else np.zeros(carried.size)
@@ -229,14 +230,14 @@ def _link_uses(fabric: Fabric, carried: FloatArray, makespan: float) -> tuple[Li
     return tuple(LinkUse(link, *row) for link, row in enumerate(rows))
 
 
-def _completion(lasted: FloatArray) -> Completion:
+def _completion(lasted: Floats) -> Completion:
     if not lasted.size:
         return Completion(0, 0.0, 0.0, 0.0, 0.0)
     p50, p90, p99 = np.percentile(lasted, (50, 90, 99), method="inverted_cdf").tolist()
     return Completion(int(lasted.size), p50, p90, p99, float(lasted.max()))
 
 
-def _tax(fabric: Fabric, carried: FloatArray, needed: float) -> float:
+def _tax(fabric: Fabric, carried: Floats, needed: float) -> float:
     if needed <= 0.0:
         return 1.0
     network = fabric.network

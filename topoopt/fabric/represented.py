@@ -6,18 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints, Words
 from codesign_base.rows import spread
-from parallelism.alike import (
-    Alike,
-    FloatArray,
-    IntArray,
-    Pattern,
-    Rows,
-    Words,
-    hash_words,
-    refine,
-    words_of,
-)
+from parallelism.alike import Alike, Pattern, Rows, hash_words, refine, words_of
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.rotated import rotated_tasks
@@ -99,7 +90,7 @@ def tasks_within(fabric: Fabric, tasks: TaskGraph, most: float) -> TaskGraph | N
     return made
 
 
-def _tasks_each(tasks: TaskGraph, alike: Alike) -> tuple[IntArray, int]:
+def _tasks_each(tasks: TaskGraph, alike: Alike) -> tuple[Ints, int]:
     """Return how many tasks each element has, and how many passes a place."""
     sends = alike.of_task[alike.of_task >= 0]
     # A class of elements is sent as often as each of them.
@@ -163,11 +154,11 @@ class Represented(NamedTuple):
     ``begin`` and ``end`` are by class; ``capacity`` by class of links.
     """
 
-    begin: IntArray
-    end: IntArray
+    begin: Ints
+    end: Ints
     links: npt.NDArray[np.int32]
-    weights: FloatArray
-    capacity: FloatArray
+    weights: Floats
+    capacity: Floats
 
 
 def class_rows(fabric: Fabric, tasks: TaskGraph) -> Represented:
@@ -203,7 +194,7 @@ def class_rows(fabric: Fabric, tasks: TaskGraph) -> Represented:
     )
 
 
-def seconds_per_byte(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
+def seconds_per_byte(fabric: Fabric, tasks: TaskGraph) -> Floats:
     """Return what one element of each class takes a byte with all links to itself.
 
     Parameters
@@ -222,7 +213,7 @@ def seconds_per_byte(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
     ports = 2 * tasks.servers
     kept = (rows.resource >= ports) & (first[alike.classes.element[rows.element]] == rows.element)
     of = alike.classes.element[rows.element[kept]]
-    slowest: FloatArray = np.zeros(first.size)
+    slowest: Floats = np.zeros(first.size)
     capacity = fabric.network.capacity[rows.resource[kept] - ports]
     np.maximum.at(slowest, of, rows.weight[kept] / capacity)
     return slowest

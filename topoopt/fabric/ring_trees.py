@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from routing.network import FloatArray, IntArray
+from codesign_base.arrays import Floats, Ints
 from topoopt.fabric.transport import Transport
 
 ROUNDS_UP_TO = 128
@@ -42,7 +42,7 @@ class RingTrees(NamedTuple):
 NO_TREES = RingTrees(0, 1.0)
 
 
-def ring_trees(orders: IntArray, *, switched: bool = False) -> RingTrees:
+def ring_trees(orders: Ints, *, switched: bool = False) -> RingTrees:
     """Return what trees over the edges of rings take, there and back.
 
     Parameters
@@ -83,7 +83,7 @@ def _of_places(places: bytes, rings: int) -> RingTrees:
     return RingTrees(hops, max(1.0, busiest * rings / (orders.shape[1] - 1)))
 
 
-def grown_trees(orders: IntArray) -> tuple[NDArray[np.int32], NDArray[np.int8], IntArray]:
+def grown_trees(orders: Ints) -> tuple[NDArray[np.int32], NDArray[np.int8], Ints]:
     """Return a broadcast tree from each member over the edges of rings.
 
     Parameters
@@ -121,9 +121,9 @@ def grown_trees(orders: IntArray) -> tuple[NDArray[np.int32], NDArray[np.int8], 
 
 
 def rounds_of(
-    transport: Transport, size: FloatArray, members: IntArray, rings: IntArray,
-    passes: FloatArray, rate: FloatArray, lag: FloatArray, hops: FloatArray, crowding: FloatArray,
-) -> tuple[FloatArray, FloatArray]:  # fmt: skip
+    transport: Transport, size: Floats, members: Ints, rings: Ints,
+    passes: Floats, rate: Floats, lag: Floats, hops: Floats, crowding: Floats,
+) -> tuple[Floats, Floats]:  # fmt: skip
     """Return how collectives are cut into rounds: by rings, or by trees where that is faster.
 
     Parameters
@@ -156,7 +156,7 @@ def rounds_of(
     waves = passes[large] * hops[large]
     wave = part * crowding[large] * (count - 1.0) / (rings[large] * hops[large])
 
-    def alone(times: FloatArray, sent: FloatArray) -> FloatArray:
+    def alone(times: Floats, sent: Floats) -> Floats:
         return times * (transport.wire_bytes(sent) / rate[large] + lag[large])
 
     faster = alone(waves, wave) < _WORTH * alone(rounds[large], message[large])

@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.arrays import Ints, SmallInts
 from codesign_base.jit import kernel
-from routing.fairness_kernels import Ints, SmallInts
 
 Bytes = npt.NDArray[np.int8]
 

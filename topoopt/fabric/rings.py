@@ -3,8 +3,9 @@
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric.route_rows import RouteRows
 
@@ -14,13 +15,13 @@ STARTS = 4
 SAMPLE = 256  # ring edges looked at to rank "+p" orders of larger groups
 
 
-def ring_pairs(orders: IntArray, hosts: int) -> IntArray:
+def ring_pairs(orders: Ints, hosts: int) -> Ints:
     """Return the row of `Routes` of every ring edge, shape (rings, group size)."""
     # Not np.roll, which costs several times as much for short rings.
     return orders * hosts + np.concatenate((orders[:, 1:], orders[:, :1]), axis=1)
 
 
-def ring_loads(routes: Routes | RouteRows, links: int, orders: IntArray) -> FloatArray:
+def ring_loads(routes: Routes | RouteRows, links: int, orders: Ints) -> Floats:
     """Return how much of a ring edge's traffic each link carries, per ring order.
 
     Parameters
@@ -44,7 +45,7 @@ def ring_loads(routes: Routes | RouteRows, links: int, orders: IntArray) -> Floa
     return pair_loads(routes, links, ring_pairs(orders, routes.hosts))
 
 
-def pair_loads(routes: Routes | RouteRows, links: int, pairs: IntArray) -> FloatArray:
+def pair_loads(routes: Routes | RouteRows, links: int, pairs: Ints) -> Floats:
     """Return the sum of route weights on each link, for sets of pairs.
 
     Parameters
@@ -126,7 +127,7 @@ def default_rings(
 
     from topoopt.fabric.rings_kernels import choose_rings
 
-    members: IntArray = np.array(group, dtype=np.int64)
+    members: Ints = np.array(group, dtype=np.int64)
     size = members.size
     out, into = network.out_rate(), network.in_rate()
     bound = float((1.0 / np.maximum(np.minimum(out, into)[members], 1e-300)).max())

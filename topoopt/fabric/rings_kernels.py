@@ -3,8 +3,8 @@
 import numpy as np
 
 from codesign_base.array_kernels import copy_into
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.jit import inner_kernel, kernel
-from routing.fairness_kernels import Floats, Ints, SmallInts
 
 MAX_RINGS = 8
 MAX_CIRCULANT = 16

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Flags, Ints
 from codesign_base.rows import starts
-from parallelism.taskgraph import Group, IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import Group, TaskGraph, TaskKind
 from topoopt.fabric.rings import Rings
 
-BoolArray = npt.NDArray[np.bool_]
 # Messages are whole bytes in files, so that those of one round may differ by so many.
 _ROUNDED = 1.0
 
@@ -30,7 +29,7 @@ class Rolled:
 
     tasks: TaskGraph
     rings: Mapping[Group, Rings]
-    place: IntArray
+    place: Ints
 
 
 def rolled(tasks: TaskGraph) -> Rolled:
@@ -98,7 +97,7 @@ class _Reader:
         self.ends = self.join & waits & (tasks.delay == 0.0)
         self.beginnings = np.flatnonzero(self.opens & ~self.ends)
 
-    def after(self, task: int) -> IntArray:
+    def after(self, task: int) -> Ints:
         """Return the tasks that wait for one."""
         offsets = self.tasks.successor_offsets
         return self.tasks.successors[offsets[task] : offsets[task + 1]]
@@ -145,7 +144,7 @@ class _Reader:
         whole = float(size.mean()) * len(group) * len(rings)
         return _Collective(tuple(rings), count, whole, gone, end)
 
-    def _rounds(self, messages: IntArray, ring: Group) -> tuple[int, list[int], int]:
+    def _rounds(self, messages: Ints, ring: Group) -> tuple[int, list[int], int]:
         """Follow one ring; return its rounds, their tasks, and what ends it (-1: nothing)."""
         gone: list[int] = []
         count = 0
@@ -172,10 +171,10 @@ class _Reader:
             messages = onward
 
 
-def _cycles(tasks: TaskGraph, messages: IntArray) -> list[IntArray]:
+def _cycles(tasks: TaskGraph, messages: Ints) -> list[Ints]:
     """Return the messages of one round by the cycles that they make, in the order given."""
     left = messages.tolist()
-    parts: list[IntArray] = []
+    parts: list[Ints] = []
     while left:
         part = [left.pop(0)]
         start, at = int(tasks.first[part[0]]), int(tasks.second[part[0]])
@@ -190,7 +189,7 @@ def _cycles(tasks: TaskGraph, messages: IntArray) -> list[IntArray]:
     return parts
 
 
-def _ring(tasks: TaskGraph, messages: IntArray) -> Group | None:
+def _ring(tasks: TaskGraph, messages: Ints) -> Group | None:
     """Return the order in which messages make one cycle, from the lowest server on."""
     follow = dict(zip(tasks.first[messages].tolist(), tasks.second[messages].tolist(), strict=True))
     order = [min(follow)]
@@ -200,9 +199,7 @@ def _ring(tasks: TaskGraph, messages: IntArray) -> Group | None:
     return tuple(order) if whole else None
 
 
-def _without_rounds(
-    tasks: TaskGraph, found: Mapping[int, _Collective], kept: BoolArray
-) -> TaskGraph:
+def _without_rounds(tasks: TaskGraph, found: Mapping[int, _Collective], kept: Flags) -> TaskGraph:
     """Return the task graph with collectives in place of their rounds."""
     heir = np.arange(tasks.tasks)  # what a task's followers wait for
     groups = list(tasks.groups)

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread, starts
-from parallelism.alike import READS, SENDS, Alike, Classes, FloatArray, IntArray, Pattern, Rows
+from parallelism.alike import READS, SENDS, Alike, Classes, Pattern, Rows
 from parallelism.rotation import Rotated, rotated_classes
 from parallelism.taskgraph import COMPUTE, TRANSFER, TaskGraph
 from routing.rotation import Rotation, evenly_routed
@@ -80,7 +81,7 @@ def rotated_kinds(fabric: Fabric, tasks: TaskGraph) -> Rotated | None:
     return None if fabric.rotation is None else rotated_classes(tasks, fabric.rotation.hosts)
 
 
-def for_each(tasks: TaskGraph, whole: TaskGraph, times: FloatArray) -> FloatArray:
+def for_each(tasks: TaskGraph, whole: TaskGraph, times: Floats) -> Floats:
     """Return times of the network tasks of a whole graph; zero for those that compute.
 
     The same times where its tasks stand for themselves.
@@ -103,7 +104,7 @@ def for_each(tasks: TaskGraph, whole: TaskGraph, times: FloatArray) -> FloatArra
     sent = alike.of_task >= 0
     own = np.zeros(alike.classes.first_element.size)
     own[alike.of_task[sent]] = times[sent]
-    every: FloatArray = np.zeros(whole.tasks)
+    every: Floats = np.zeros(whole.tasks)
     every[whole.kind != COMPUTE] = own[alike.classes.element]
     return every
 
@@ -126,12 +127,12 @@ class _Kinds(NamedTuple):
     """
 
     tasks: TaskGraph
-    of_task: IntArray
-    element: IntArray
-    first_element: IntArray
-    members: FloatArray
+    of_task: Ints
+    element: Ints
+    first_element: Ints
+    members: Floats
     patterned: Callable[[], Pattern]
-    reduced: tuple[IntArray, IntArray, IntArray]
+    reduced: tuple[Ints, Ints, Ints]
 
 
 def _kinds(whole: TaskGraph, found: Rotated) -> _Kinds:
@@ -193,7 +194,7 @@ def _new_kinds(whole: TaskGraph, found: Rotated) -> _Kinds:
     )  # fmt: skip
 
 
-def _edges(whole: TaskGraph, found: Rotated) -> tuple[IntArray, IntArray]:
+def _edges(whole: TaskGraph, found: Rotated) -> tuple[Ints, Ints]:
     """Return which classes wait for which: those before, ascending, and those after."""
     first, of, offsets = found.first, found.of_task, whole.successor_offsets
     counts = np.diff(offsets)[first]
@@ -204,8 +205,8 @@ def _edges(whole: TaskGraph, found: Rotated) -> tuple[IntArray, IntArray]:
 
 
 def _pattern(
-    servers: int, groups: tuple[tuple[int, ...], ...], sends: IntArray, kind: IntArray,
-    first: IntArray, second: IntArray,
+    servers: int, groups: tuple[tuple[int, ...], ...], sends: Ints, kind: Ints,
+    first: Ints, second: Ints,
 ) -> Pattern:  # fmt: skip
     moves, first, second = kind[sends] == TRANSFER, first[sends], second[sends]
     element = np.flatnonzero(moves)
@@ -319,7 +320,7 @@ class _Folding:
         """Whether groups, each so many times, load all images of links and of servers alike."""
         fabric, whole, step = self.fabric, self.whole, self.step
         total, members = np.zeros(self.orbit.size), np.zeros(whole.servers)
-        of_one: FloatArray | None = None
+        of_one: Floats | None = None
         for number, count in held:
             group = whole.groups[number]
             members[list(group)] += count

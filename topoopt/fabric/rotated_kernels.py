@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.jit import kernel
-from routing.fairness_kernels import Floats, Ints, SmallInts
 
 
 @kernel

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from routing.network import FloatArray, IntArray
+from codesign_base.arrays import Floats, Ints
 from routing.routes import Routes
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -29,15 +29,15 @@ class RouteRows:
         Returns, of each row of some `Routes`, the seconds that a message takes beyond its bytes.
     """
 
-    def __init__(self, routes: Routes, lag: Callable[[Routes], FloatArray] | None = None) -> None:
+    def __init__(self, routes: Routes, lag: Callable[[Routes], Floats] | None = None) -> None:
         self.hosts = routes.hosts
         self.links: npt.NDArray[np.int32] = routes.links.astype(np.int32)
-        self.weights: FloatArray = routes.weights.copy()
+        self.weights: Floats = routes.weights.copy()
         self.used = routes.links.size
         self._routes, self._lag = routes, lag
         self._lock = Lock()
         self._begin, self._end = routes.offsets[:-1], routes.offsets[1:]
-        self._lags: FloatArray | None = None
+        self._lags: Floats | None = None
         # Of each pair one more than its row, 0 where it was not asked for; None: rows are pairs.
         self._row: npt.NDArray[np.int32] | None = None
         if routes.pairs is not None:
@@ -45,7 +45,7 @@ class RouteRows:
             self._row = np.zeros(self.hosts * self.hosts, dtype=np.int32)
             self._row[routes.pairs] = np.arange(1, routes.pairs.size + 1)
 
-    def entries(self, pairs: IntArray) -> tuple[IntArray, IntArray]:
+    def entries(self, pairs: Ints) -> tuple[Ints, Ints]:
         """Return where the rows of pairs begin and end; both are the same without a route."""
         if self._row is None:
             return self._begin[pairs], self._end[pairs]
@@ -55,7 +55,7 @@ class RouteRows:
             return np.zeros_like(pairs), np.zeros_like(pairs)
         return np.where(rows >= 0, self._begin[rows], 0), np.where(rows >= 0, self._end[rows], 0)
 
-    def lags(self, pairs: IntArray) -> FloatArray:
+    def lags(self, pairs: Ints) -> Floats:
         """Return the seconds that a message of each pair takes beyond its bytes."""
         assert self._lag is not None
         if self._row is not None:
@@ -64,12 +64,12 @@ class RouteRows:
             self._lags = self._lag(self._routes)
         return self._lags[pairs if self._row is None else self._row[pairs] - 1]
 
-    def append(self, links: IntArray, weights: FloatArray) -> tuple[int, int]:
+    def append(self, links: Ints, weights: Floats) -> tuple[int, int]:
         """Add entries; return where they begin and end."""
         with self._lock:
             return self._append(links, weights)
 
-    def _append(self, links: IntArray, weights: FloatArray) -> tuple[int, int]:
+    def _append(self, links: Ints, weights: Floats) -> tuple[int, int]:
         begin, end = self.used, self.used + links.size
         if end > self.links.size:
             room = max(end, 2 * self.links.size)
@@ -82,7 +82,7 @@ class RouteRows:
         self.used = end
         return begin, end
 
-    def _need(self, pairs: IntArray) -> None:
+    def _need(self, pairs: Ints) -> None:
         """Make the rows of pairs that were not asked for before."""
         assert self._row is not None
         if self._routes.more is None or (self._row[pairs] > 0).all():
@@ -97,7 +97,7 @@ class RouteRows:
             cuts = np.arange(MADE_AT_ONCE, new.size, MADE_AT_ONCE)
             self._make([np.sort(part) for part in np.split(new, cuts)], self._routes.more)
 
-    def _make(self, parts: list[IntArray], more: Callable[..., Routes]) -> None:
+    def _make(self, parts: list[Ints], more: Callable[..., Routes]) -> None:
         assert self._row is not None
         begins, ends, lags = [self._begin], [self._end], []
         if self._lag is not None:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from codesign_base.hash_kernels import Words, hash_word
+from codesign_base.arrays import Floats, Ints, Words
+from codesign_base.hash_kernels import hash_word
 from codesign_base.jit import kernel
 from parallelism.rotation_kernels import carry_colours
-from routing.fairness_kernels import Floats, Ints
 from topoopt.fabric.arrays_kernels import Orders
 
 # Salts that keep what a colour stands for apart.

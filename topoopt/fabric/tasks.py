@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
 from codesign_base.rows import spread
-from parallelism.taskgraph import TRANSFER, FloatArray, IntArray, TaskGraph
+from parallelism.taskgraph import TRANSFER, TaskGraph
 from routing.pair_loads import ecmp_pair_bytes
 from routing.rotation import evenly_routed
 from routing.routes import Routes, tabled
@@ -28,10 +29,10 @@ class Routed(NamedTuple):
     """
 
     tasks: TaskGraph
-    moves: IntArray
-    pairs: IntArray
-    begin: IntArray
-    end: IntArray
+    moves: Ints
+    pairs: Ints
+    begin: Ints
+    end: Ints
 
 
 def checked_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
@@ -110,7 +111,7 @@ _BUCKETS = (
 )  # fmt: skip
 
 
-def starting_order(fabric: Fabric, tasks: TaskGraph) -> IntArray:
+def starting_order(fabric: Fabric, tasks: TaskGraph) -> Ints:
     """Return the order in which tasks that are ready at the start are found.
 
     Parameters
@@ -130,17 +131,17 @@ def starting_order(fabric: Fabric, tasks: TaskGraph) -> IntArray:
         return np.arange(tasks.tasks, dtype=np.int64)
     from topoopt.fabric.htsim_kernels import hash_table_order
 
-    found: IntArray = hash_table_order(
+    found: Ints = hash_table_order(
         np.array(tasks.ids, dtype=np.int64), np.array(_BUCKETS, dtype=np.int64)
     )
     return found
 
 
-def _in_range(values: FloatArray) -> bool:
+def _in_range(values: Floats) -> bool:
     return values.size == 0 or bool(values.min() >= 0.0 and np.isfinite(values.max()))
 
 
-def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -> FloatArray:
+def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -> Floats:
     """Return the bytes that each link carries in one iteration.
 
     Parameters
@@ -172,7 +173,7 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -
     return total
 
 
-def _sent(fabric: Fabric, tasks: TaskGraph) -> tuple[IntArray, FloatArray]:
+def _sent(fabric: Fabric, tasks: TaskGraph) -> tuple[Ints, Floats]:
     """Return the ordered pairs that transfers send between, ascending, and their bytes."""
     hosts = fabric.network.hosts
     if tabled(hosts):
@@ -186,13 +187,13 @@ def _sent(fabric: Fabric, tasks: TaskGraph) -> tuple[IntArray, FloatArray]:
     return pairs[sums != 0.0], sums[sums != 0.0]
 
 
-def _carried(fabric: Fabric, sent: IntArray, bytes_sent: FloatArray) -> FloatArray:
+def _carried(fabric: Fabric, sent: Ints, bytes_sent: Floats) -> Floats:
     """Return the bytes that transfers put on each link."""
     hosts = fabric.network.hosts
     if not tabled(hosts) and evenly_routed(fabric.network, fabric.routes):
         # Without the routes of pairs, which fill memory.
         return ecmp_pair_bytes(fabric.network, sent, bytes_sent)
-    total: FloatArray = np.zeros(fabric.network.links)
+    total: Floats = np.zeros(fabric.network.links)
     # Part by part, because what is added takes more memory than the routes.
     for first in range(0, sent.size, MADE_AT_ONCE):
         part = slice(first, first + MADE_AT_ONCE)
@@ -204,7 +205,7 @@ def _carried(fabric: Fabric, sent: IntArray, bytes_sent: FloatArray) -> FloatArr
     return total
 
 
-def pairs_in_use(fabric: Fabric, tasks: TaskGraph) -> tuple[IntArray, IntArray]:
+def pairs_in_use(fabric: Fabric, tasks: TaskGraph) -> tuple[Ints, Ints]:
     """Return the pairs of hosts that an iteration sends between.
 
     Parameters
@@ -223,7 +224,7 @@ def pairs_in_use(fabric: Fabric, tasks: TaskGraph) -> tuple[IntArray, IntArray]:
     return transfer_pairs(tasks), np.unique(np.concatenate((none, *edges)))
 
 
-def transfer_pairs(tasks: TaskGraph) -> IntArray:
+def transfer_pairs(tasks: TaskGraph) -> Ints:
     """Return the pairs of hosts that an iteration's transfers go between.
 
     Parameters
@@ -296,7 +297,7 @@ def recorded_routes(fabric: Fabric, tasks: TaskGraph, *, named: bool) -> Routes:
     return fabric.routes.of(moves if fabric.ring_routes is not None else np.union1d(moves, edges))
 
 
-def demand_of(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
+def demand_of(fabric: Fabric, tasks: TaskGraph) -> Floats:
     """Return the bytes that servers send each other in one iteration, ring edges included.
 
     Parameters
@@ -314,12 +315,12 @@ def demand_of(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
     return _demand(fabric, tasks, chosen=True)
 
 
-def given_demand(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
+def given_demand(fabric: Fabric, tasks: TaskGraph) -> Floats:
     """Return the same without the groups whose rings are chosen for the routes."""
     return _demand(fabric, tasks, chosen=False)
 
 
-def _demand(fabric: Fabric, tasks: TaskGraph, *, chosen: bool) -> FloatArray:
+def _demand(fabric: Fabric, tasks: TaskGraph, *, chosen: bool) -> Floats:
     hosts = fabric.network.hosts
     total = _transferred(fabric, tasks)
     for group, amount in _reduced(tasks):
@@ -334,10 +335,10 @@ def _demand(fabric: Fabric, tasks: TaskGraph, *, chosen: bool) -> FloatArray:
     return total
 
 
-def _transferred(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
+def _transferred(fabric: Fabric, tasks: TaskGraph) -> Floats:
     """Return the bytes of the transfers of each ordered pair."""
     hosts, servers = fabric.network.hosts, tasks.servers
-    total: FloatArray = np.zeros((hosts, hosts))
+    total: Floats = np.zeros((hosts, hosts))
     total[:servers, :servers] = tasks.pair_bytes()
     return total.ravel()
 

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from codesign_base.arrays import Floats, Ints
+from parallelism.taskgraph import TaskGraph, TaskKind
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +30,12 @@ class Timeline:
         Seconds that each device computed.
     """
 
-    start: FloatArray
-    finish: FloatArray
+    start: Floats
+    finish: Floats
     makespan: float
-    binding: IntArray
-    link_bytes: FloatArray
-    device_busy: FloatArray
+    binding: Ints
+    link_bytes: Floats
+    device_busy: Floats
 
     def __post_init__(self) -> None:
         for name in ("start", "finish", "binding", "link_bytes", "device_busy"):

@@ -6,7 +6,7 @@ from math import isfinite
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.taskgraph import FloatArray, IntArray
+from codesign_base.arrays import Floats, Ints
 
 _MTU = 9000.0
 
@@ -63,7 +63,7 @@ class Transport:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; give at least 1 packet")
 
-    def wire_bytes(self, size: FloatArray) -> FloatArray:
+    def wire_bytes(self, size: Floats) -> Floats:
         """Return the bytes that messages take on a link: whole packets.
 
         Parameters
@@ -86,8 +86,8 @@ class Transport:
         return packets * self.segment_bytes
 
     def rounds(
-        self, size: FloatArray, members: IntArray, rings: IntArray, passes: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+        self, size: Floats, members: Ints, rings: Ints, passes: Floats
+    ) -> tuple[Floats, Floats]:
         """Return how ring collectives are cut into rounds.
 
         Parameters
@@ -116,7 +116,7 @@ class Transport:
             rounds = np.where(small | (size <= _MTU * rounds), 1.0, rounds)
         return rounds, message
 
-    def message_lag(self, latency: FloatArray, hops: FloatArray, rate: FloatArray) -> FloatArray:
+    def message_lag(self, latency: Floats, hops: Floats, rate: Floats) -> Floats:
         """Return the seconds that a lone message takes beyond its bytes at the slowest link.
 
         Parameters

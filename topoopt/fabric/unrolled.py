@@ -6,8 +6,9 @@ from types import MappingProxyType
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import starts
-from parallelism.taskgraph import FloatArray, Group, IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import Group, TaskGraph, TaskKind
 from topoopt.fabric.rings import Rings
 
 # What stands for the start and end of a collective, and for the end of a round: nothing is sent.
@@ -83,7 +84,7 @@ class _Grown:
         self.before = [np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))]
         self.after = [tasks.successors]
 
-    def _add(self, origin: int, kind: int, first: IntArray, second: IntArray, size: float) -> int:
+    def _add(self, origin: int, kind: int, first: Ints, second: Ints, size: float) -> int:
         """Append tasks; return where they begin."""
         begin, count = self.count, first.size
         self.kind.append(np.full(count, kind, dtype=np.int64))
@@ -150,7 +151,7 @@ class _Grown:
         )
 
 
-def _padded(values: FloatArray, count: int) -> FloatArray:
+def _padded(values: Floats, count: int) -> Floats:
     padded = np.zeros(count)
     padded[: values.size] = values
     return padded

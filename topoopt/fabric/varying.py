@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
-from parallelism.taskgraph import FloatArray, Group, IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import Group, TaskGraph, TaskKind
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fluid import WATCHED_FROM
@@ -26,15 +27,15 @@ class VaryingRun(NamedTuple):
     and the circuits between servers that carry bytes from then on (servers, servers).
     """
 
-    start: FloatArray
-    finish: FloatArray
-    binding: IntArray
+    start: Floats
+    finish: Floats
+    binding: Ints
     instants: int
     solves: int
     resolved: int
     reconfigurations: int
     moved: int
-    history: tuple[tuple[float, IntArray], ...]
+    history: tuple[tuple[float, Ints], ...]
 
     @property
     def makespan(self) -> float:
@@ -66,14 +67,14 @@ class Demands:
     """
 
     compute: npt.NDArray[np.bool_]
-    row: IntArray
-    volume: FloatArray
-    pace: FloatArray
-    rounds: FloatArray
+    row: Ints
+    volume: Floats
+    pace: Floats
+    rounds: Floats
     groups: tuple[Group, ...]
-    edges: tuple[IntArray, ...]
+    edges: tuple[Ints, ...]
 
-    def matrix(self, servers: int, tasks: IntArray, amount: FloatArray) -> FloatArray:
+    def matrix(self, servers: int, tasks: Ints, amount: Floats) -> Floats:
         """Return the bytes between servers that some network tasks have to send.
 
         Parameters
@@ -90,7 +91,7 @@ class Demands:
         pairs = servers * servers
         count = pairs + len(self.groups)
         by_row = np.bincount(self.row[tasks], weights=amount, minlength=count).astype(np.float64)
-        total: FloatArray = by_row[:pairs].copy()
+        total: Floats = by_row[:pairs].copy()
         for place, edges in enumerate(self.edges):
             total[edges] += by_row[pairs + place]
         return total.reshape(servers, servers)
@@ -158,7 +159,7 @@ def demands_of(tasks: TaskGraph, servers: int, transport: Transport, name: str) 
     return Demands(tasks.kind == TaskKind.COMPUTE, row, volume, pace, rounds, groups, edges)
 
 
-def _ring(group: Group, servers: int) -> IntArray:
+def _ring(group: Group, servers: int) -> Ints:
     """Return the pairs of one ring in the order of the servers' numbers; none of one server."""
     order = np.array(group, dtype=np.int64)
     return order * servers + np.roll(order, -1) if order.size > 1 else order[:0]
@@ -258,7 +259,7 @@ class VaryingState:
         self.solves = self.resolved = 0
         self.decisions, self.moved, self.work = 0, 0, 0.0
         self.record = record
-        self.history: list[tuple[float, IntArray]] = []
+        self.history: list[tuple[float, Ints]] = []
 
     @property
     def now(self) -> float:
@@ -267,12 +268,12 @@ class VaryingState:
 
     def set_network(
         self,
-        begin: IntArray,
-        end: IntArray,
-        way_lag: FloatArray,
+        begin: Ints,
+        end: Ints,
+        way_lag: Floats,
         links: npt.NDArray[np.int32],
-        weights: FloatArray,
-        capacity: FloatArray,
+        weights: Floats,
+        capacity: Floats,
     ) -> None:
         """Put a network under the tasks; no flow may be active.
 
@@ -325,13 +326,13 @@ class VaryingState:
             )
         )  # fmt: skip
 
-    def watched(self, run: Callable[[IntArray], int]) -> int:
+    def watched(self, run: Callable[[Ints], int]) -> int:
         """Run a kernel, so that Ctrl-C is heard where there is much to simulate."""
         if self.orders.compute.size < WATCHED_FROM:
             return run(np.zeros(1, dtype=np.int64))
         return interruptible(run)
 
-    def outstanding(self) -> IntArray:
+    def outstanding(self) -> Ints:
         """Return the flows that are active or parked, ascending; ``own.left`` says their bytes."""
         from topoopt.fabric.varying_kernels import PARKED, note_left
 
@@ -348,7 +349,7 @@ class VaryingState:
         self.set_network(*network)
         unpark(self.orders, self.it, self.own, self.flows)
 
-    def note(self, lit: IntArray) -> None:
+    def note(self, lit: Ints) -> None:
         """Keep in the history which circuits carry bytes from now on (servers, servers)."""
         if self.record:
             self.history.append((self.now, lit.copy()))

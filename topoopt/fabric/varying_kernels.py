@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import inner_kernel, kernel
-from routing.fairness_kernels import Floats, Ints
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.flows_kernels import (
     ACTIVE,

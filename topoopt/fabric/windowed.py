@@ -7,8 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import starts
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes
@@ -155,8 +156,8 @@ class WindowedCircuits:
             state.note(kept)
 
     def _ways(
-        self, demands: Demands, tasks: TaskGraph, fabric: Fabric, lit: IntArray
-    ) -> tuple[IntArray, IntArray, FloatArray, npt.NDArray[np.int32], FloatArray, FloatArray]:
+        self, demands: Demands, tasks: TaskGraph, fabric: Fabric, lit: Ints
+    ) -> tuple[Ints, Ints, Floats, npt.NDArray[np.int32], Floats, Floats]:
         """Return a fabric's routes as `VaryingState.set_network` takes them; some may be dark."""
         n = self.servers
         begin = np.zeros(tasks.tasks, dtype=np.int64)
@@ -182,7 +183,7 @@ class WindowedCircuits:
         capacity = self.rate * lit[network.source, network.target].astype(np.float64)
         return begin, end, lag, fabric.rows.links, fabric.rows.weights, capacity
 
-    def fabric(self, circuits: IntArray, demands: Demands) -> Fabric:
+    def fabric(self, circuits: Ints, demands: Demands) -> Fabric:
         """Return the fabric of some circuits.
 
         Parameters
@@ -211,7 +212,7 @@ class WindowedCircuits:
         rings = {group: (group,) for group in demands.groups if len(group) > 1}
         return Fabric(self.name, network, routes, rings, transport=self.transport)
 
-    def wire(self, demands: Demands, tasks: IntArray, amount: FloatArray) -> IntArray:
+    def wire(self, demands: Demands, tasks: Ints, amount: Floats) -> Ints:
         """Choose circuits for what some network tasks have to send.
 
         Parameters
@@ -243,9 +244,7 @@ class WindowedCircuits:
             circuits += _joined(self.servers, [ring], both_ways)
         return circuits
 
-    def _greedy(
-        self, demands: Demands, tasks: IntArray, amount: FloatArray, both_ways: bool
-    ) -> IntArray:
+    def _greedy(self, demands: Demands, tasks: Ints, amount: Floats, both_ways: bool) -> Ints:
         """Give circuits to the largest demand, a ring's edges all at once, and halve it."""
         from heapq import heapify, heappop, heapreplace
 
@@ -283,7 +282,7 @@ class WindowedCircuits:
             heapreplace(waiting, (size / 2.0, row))
         return circuits
 
-    def _cables(self, pairs: IntArray, both_ways: bool) -> list[tuple[int, int]]:
+    def _cables(self, pairs: Ints, both_ways: bool) -> list[tuple[int, int]]:
         """Return the cables of a ring's edges; one serves both directions where it can."""
         edges = [divmod(pair, self.servers) for pair in pairs.tolist()]
         if both_ways:
@@ -309,7 +308,7 @@ def _direct_routes(network: Network) -> Routes:
     )
 
 
-def _joined(servers: int, rounds: list[list[tuple[int, int]]], both_ways: bool) -> IntArray:
+def _joined(servers: int, rounds: list[list[tuple[int, int]]], both_ways: bool) -> Ints:
     """Return the circuits of some matchings."""
     circuits = np.zeros((servers, servers), dtype=np.int64)
     for edges in rounds:

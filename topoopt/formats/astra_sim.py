@@ -24,8 +24,9 @@ from itertools import pairwise
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from codesign_base.counted import counted
-from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import NodePath
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
@@ -181,7 +182,7 @@ class _Schedule:
         self.order = _in_order(tasks)
         self.micros, self.previous = self._devices(run.start)
 
-    def _devices(self, start: FloatArray) -> tuple[dict[int, int], dict[int, int]]:
+    def _devices(self, start: Floats) -> tuple[dict[int, int], dict[int, int]]:
         """Return the whole microseconds of compute tasks, and which one is before each."""
         tasks = self.tasks
         compute = np.flatnonzero(tasks.kind == TaskKind.COMPUTE)

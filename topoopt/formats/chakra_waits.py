@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from codesign_base.rows import starts
-from parallelism.taskgraph import IntArray
 from topoopt.formats.chakra_file import TraceNode
 
 RankNode = tuple[int, int]
@@ -62,7 +62,7 @@ class Waits:
         return self.known[place]
 
 
-def in_cycle(counts: Sequence[int], offsets: IntArray, after: IntArray) -> int | None:
+def in_cycle(counts: Sequence[int], offsets: Ints, after: Ints) -> int | None:
     """Return the first that never starts, in a cycle or after one; None if there is none.
 
     Parameters

@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
 from codesign_base.paths import is_directory
 from parallelism.reading import read_text
-from routing.clos.fabric import Clos, IntArray
+from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob
 
 _COLUMNS = (
@@ -143,7 +144,7 @@ def _row(line: str, where: str, clos: Clos) -> list[int]:
     return row
 
 
-def _ring(flows: list[tuple[int, list[int]]], where: str) -> IntArray:
+def _ring(flows: list[tuple[int, list[int]]], where: str) -> Ints:
     """Return the hosts of a ring in its order; its flows may be in any."""
     after: dict[int, int] = {}
     for number, row in flows:

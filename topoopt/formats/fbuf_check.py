@@ -4,8 +4,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints, Words
 from codesign_base.counted import counted
-from topoopt.formats.fbuf_file import FbufDevice, FbufFile, FbufTask, IntArray, WordArray
+from topoopt.formats.fbuf_file import FbufDevice, FbufFile, FbufTask
 
 MAX_NODES, MAX_SWITCHED = 4096, 65_536
 """Nodes, whose pairs all have routes; and nodes and switches together."""
@@ -105,7 +106,7 @@ def _check_paths(file: FbufFile, nodes: int) -> None:
         )
 
 
-def _repeated(ids: WordArray) -> int:
+def _repeated(ids: Words) -> int:
     """Return an id that occurs twice, -1 if there is none."""
     ordered = np.sort(ids)
     at = _first(ordered[1:] == ordered[:-1])
@@ -131,7 +132,7 @@ def _check_devices(file: FbufFile) -> None:
         )
 
 
-def find(ids: WordArray, wanted: WordArray) -> IntArray:
+def find(ids: Words, wanted: Words) -> Ints:
     """Return where each wanted id is among ids without repetition, -1 if it does not."""
     if not ids.size:
         return np.full(wanted.shape, -1, dtype=np.int64)
@@ -167,7 +168,7 @@ def _check_tasks(file: FbufFile) -> None:
         _check_places(file, device)
 
 
-def _check_places(file: FbufFile, device: IntArray) -> None:
+def _check_places(file: FbufFile, device: Ints) -> None:
     """Check that devices in use are what their tasks need, on nodes that exist."""
     kind, ids = file.task_type, file.task_id
     network = np.isin(file.device_type, _NETWORK)[device] & (device >= 0)
@@ -221,7 +222,7 @@ def _check_groups(file: FbufFile) -> None:
         )
 
 
-def dependencies(file: FbufFile) -> tuple[IntArray, IntArray]:
+def dependencies(file: FbufFile) -> tuple[Ints, Ints]:
     """Return the dependencies as pairs of task indices (before, after), in file order.
 
     Raises

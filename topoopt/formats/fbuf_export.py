@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
 from codesign_base.rows import starts
 from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
@@ -15,14 +16,7 @@ from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric.rings import Rings
 from topoopt.fabric.unrolled import unrolled
-from topoopt.formats.fbuf_file import (
-    MILLISECONDS,
-    NO_NODE,
-    FbufDevice,
-    FbufFile,
-    FbufTask,
-    IntArray,
-)
+from topoopt.formats.fbuf_file import MILLISECONDS, NO_NODE, FbufDevice, FbufFile, FbufTask
 from topoopt.formats.fbuf_paths import all_paths
 from topoopt.formats.fbuf_rings import brief, jump_lists
 
@@ -169,7 +163,7 @@ def _single(value: float) -> float:
     return float(np.float32(value))
 
 
-def _connections(network: Network, rate: float) -> tuple[IntArray, IntArray, IntArray]:
+def _connections(network: Network, rate: float) -> tuple[Ints, Ints, Ints]:
     """Return (higher node, lower node, cables) of each joined pair."""
     cables: dict[tuple[int, int], int] = {}
     for link in range(network.links):
@@ -196,7 +190,7 @@ def _connections(network: Network, rate: float) -> tuple[IntArray, IntArray, Int
     )
 
 
-def _kept(tasks: TaskGraph, updates: Updates, rounds: bool) -> IntArray:
+def _kept(tasks: TaskGraph, updates: Updates, rounds: bool) -> Ints:
     """Return the tasks to write: all but updates after AllReduces, if these are to be omitted."""
     if rounds and updates is Updates.REFUSE:
         return np.arange(tasks.tasks)
@@ -230,7 +224,7 @@ def _kept(tasks: TaskGraph, updates: Updates, rounds: bool) -> IntArray:
 
 
 def _tasks(
-    tasks: TaskGraph, rings: Mapping[Group, Rings], kept: IntArray, rate: float
+    tasks: TaskGraph, rings: Mapping[Group, Rings], kept: Ints, rate: float
 ) -> dict[str, Any]:
     """Return the fields of tasks and devices of the file."""
     hosts = tasks.servers

@@ -4,11 +4,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-import numpy.typing as npt
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
-WordArray = npt.NDArray[np.uint64]
+from codesign_base.arrays import Floats, Ints, Words
 
 MILLISECONDS = 1e3
 """Milliseconds in a second: the file counts time in milliseconds, rates in bytes a millisecond."""
@@ -90,34 +87,34 @@ class FbufFile:
     intergpu_bandwidth: float
     dram_bandwidth: float
     net_bandwidth: float
-    conn_source: IntArray
-    conn_target: IntArray
-    conn_cables: IntArray
-    op_id: WordArray
-    op_type: WordArray
+    conn_source: Ints
+    conn_target: Ints
+    conn_cables: Ints
+    op_id: Words
+    op_type: Words
     op_name: tuple[str, ...]
-    task_type: IntArray
-    task_id: WordArray
-    task_device: WordArray
-    task_runtime: FloatArray
-    task_bytes: WordArray
-    next_offsets: IntArray
-    next_ids: WordArray
-    device_type: IntArray
-    device_id: WordArray
-    device_node: WordArray
-    device_property: WordArray
-    device_bytes_per_ms: WordArray
-    route_source: IntArray
-    route_target: IntArray
-    route_offsets: IntArray
-    path_chance: FloatArray
-    hop_offsets: IntArray
-    hops: IntArray
-    ring_size: IntArray
-    ring_offsets: IntArray
-    jump_offsets: IntArray
-    jumps: IntArray
+    task_type: Ints
+    task_id: Words
+    task_device: Words
+    task_runtime: Floats
+    task_bytes: Words
+    next_offsets: Ints
+    next_ids: Words
+    device_type: Ints
+    device_id: Words
+    device_node: Words
+    device_property: Words
+    device_bytes_per_ms: Words
+    route_source: Ints
+    route_target: Ints
+    route_offsets: Ints
+    path_chance: Floats
+    hop_offsets: Ints
+    hops: Ints
+    ring_size: Ints
+    ring_offsets: Ints
+    jump_offsets: Ints
+    jumps: Ints
 
     def __post_init__(self) -> None:
         for value in vars(self).values():
@@ -129,7 +126,7 @@ class FbufFile:
         """Number of tasks."""
         return int(self.task_id.size)
 
-    def nexts(self, task: int) -> WordArray:
+    def nexts(self, task: int) -> Words:
         """Return the ids that one task lists."""
         return self.next_ids[self.next_offsets[task] : self.next_offsets[task + 1]]
 

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
 from codesign_base.rows import spread, starts
 from parallelism.taskgraph import Group
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric.rings import Rings
-from topoopt.formats.fbuf_file import FbufFile, FbufTask, FloatArray, IntArray
+from topoopt.formats.fbuf_file import FbufFile, FbufTask
 from topoopt.formats.fbuf_rings import jump_list_orders
 
 
@@ -139,7 +140,7 @@ def routes_of(file: FbufFile, network: Network) -> Routes:
     )
 
 
-def _summed(rows: IntArray, weights: FloatArray, count: int) -> FloatArray:
+def _summed(rows: Ints, weights: Floats, count: int) -> Floats:
     return np.bincount(rows, weights, minlength=count).astype(np.float64)
 
 

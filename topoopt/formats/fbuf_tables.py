@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from codesign_base.rows import spread, starts
-from topoopt.formats.fbuf_file import IntArray
 from topoopt.formats.fbuf_schema import REF, TABLE_KINDS
 
 _BROKEN = "the file is truncated or is not a task graph; fetch or write it again"
@@ -26,8 +26,8 @@ _WIDENED: dict[str, type[np.generic]] = {
 class Lists(NamedTuple):
     """Vectors of several tables: list i is entries ``offsets[i] .. offsets[i + 1]``."""
 
-    offsets: IntArray
-    places: IntArray
+    offsets: Ints
+    places: Ints
 
 
 class Buffer:
@@ -43,9 +43,9 @@ class Buffer:
         padded = data + bytes(-len(data) % 8)
         self.bytes = data
         self._words = {form: np.frombuffer(padded, dtype=form) for form in _WIDENED}
-        self._marks: IntArray | None = None
+        self._marks: Ints | None = None
 
-    def words(self, form: str, places: IntArray) -> npt.NDArray[Any]:
+    def words(self, form: str, places: Ints) -> npt.NDArray[Any]:
         """Return words of a numpy type at places that are known to lie in the file, widened."""
         words = self._words[form]
         with np.errstate(invalid="ignore"):  # a NaN is found, and named, later
@@ -57,12 +57,12 @@ class Buffer:
             which = f" {int(np.argmin(good))}" if index else ""
             raise InputError(f"{what}{which} lies outside the file; {_BROKEN}")
 
-    def inside(self, places: IntArray, width: int, what: str) -> None:
+    def inside(self, places: Ints, width: int, what: str) -> None:
         """Check that values of this width lie in the file, aligned."""
         good = (places >= 0) & (places + width <= self.size) & (places % width == 0)
         self.require(good, what)
 
-    def nonzero_before(self, words: IntArray) -> IntArray:
+    def nonzero_before(self, words: Ints) -> Ints:
         """Return how many 16-bit words before each of these are not zero."""
         if self._marks is None:
             self._marks = starts(self._words["<u2"] != 0)
@@ -81,7 +81,7 @@ class Tables:
         Of the kind, in `topoopt.formats.fbuf_schema.TABLE_KINDS`.
     """
 
-    def __init__(self, buffer: Buffer, places: IntArray, name: str) -> None:
+    def __init__(self, buffer: Buffer, places: Ints, name: str) -> None:
         self.buffer, self.places, self.name, self.kind = buffer, places, name, TABLE_KINDS[name]
         self.what = what = self.kind.what
         fields = len(self.kind.fields)
@@ -108,7 +108,7 @@ class Tables:
                     f"know; it has {fields}"
                 )
 
-    def _field(self, name: str, width: int) -> tuple[npt.NDArray[np.bool_], IntArray]:
+    def _field(self, name: str, width: int) -> tuple[npt.NDArray[np.bool_], Ints]:
         """Return which tables hold a field, and where."""
         slot = 4 + 2 * self.kind.place_of(name)
         held = slot + 2 <= self._length
@@ -163,7 +163,7 @@ class Tables:
         rank = spread(np.zeros_like(counts), counts)
         return Lists(starts(counts), np.repeat(first, counts) + rank * width)
 
-    def tables(self, name: str) -> tuple[IntArray, "Tables"]:
+    def tables(self, name: str) -> tuple[Ints, "Tables"]:
         """Return a vector-of-tables field: offsets of each table's list, and all its tables."""
         found = self.lists(name, 4, f"list of {TABLE_KINDS[name].what}s")
         places = found.places + self.buffer.words("<u4", found.places)

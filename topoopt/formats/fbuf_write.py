@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from codesign_base.rows import spread
 from topoopt.base.atomic import write_bytes_atomically
 from topoopt.formats.fbuf_check import check_fbuf
-from topoopt.formats.fbuf_file import MILLISECONDS, FbufFile, IntArray
+from topoopt.formats.fbuf_file import MILLISECONDS, FbufFile
 from topoopt.formats.fbuf_schema import REF, TABLE_KINDS
 
 _LIMIT = 2**31 - 1
@@ -46,7 +47,7 @@ class _Layout:
     def put(self, begin: int, data: bytes) -> None:
         self.sections.append((begin, data))
 
-    def tables(self, name: str, count: int) -> tuple[IntArray, npt.NDArray[Any]]:
+    def tables(self, name: str, count: int) -> tuple[Ints, npt.NDArray[Any]]:
         """Reserve tables of a kind; return where they lie, and their fields to fill in."""
         kind = TABLE_KINDS[name]
         record = np.zeros(
@@ -66,7 +67,7 @@ class _Layout:
         record["vtable"] = places - self.vtables[name]
         return places, record
 
-    def listed(self, name: str, count: int) -> tuple[IntArray, npt.NDArray[Any]]:
+    def listed(self, name: str, count: int) -> tuple[Ints, npt.NDArray[Any]]:
         """Reserve a vector of the root table, with its tables."""
         vector = self.reserve(4 + 4 * count)
         places, record = self.tables(name, count)
@@ -76,15 +77,13 @@ class _Layout:
         self.refer(self.root_at, self.root, name, vector)
         return places, record
 
-    def refer(
-        self, places: IntArray, record: npt.NDArray[Any], field: str, target: IntArray | int
-    ) -> None:
+    def refer(self, places: Ints, record: npt.NDArray[Any], field: str, target: Ints | int) -> None:
         """Fill in a field that refers to vectors or strings."""
         layout: Any = record.dtype.fields
         record[field] = target - (places + layout[field][1])
 
     def lists(
-        self, places: IntArray, record: npt.NDArray[Any], field: str, offsets: IntArray,
+        self, places: Ints, record: npt.NDArray[Any], field: str, offsets: Ints,
         values: npt.NDArray[Any], form: str = "<u4",
     ) -> None:  # fmt: skip
         """Lay out lists of words, each behind its length, that a field of tables refers to."""
@@ -96,8 +95,8 @@ class _Layout:
         self.refer(places, record, field, begin + words.itemsize * (heads + 1) - 4)
 
     def nested(
-        self, places: IntArray, record: npt.NDArray[Any], name: str, offsets: IntArray
-    ) -> tuple[IntArray, npt.NDArray[Any]]:
+        self, places: Ints, record: npt.NDArray[Any], name: str, offsets: Ints
+    ) -> tuple[Ints, npt.NDArray[Any]]:
         """Lay out lists of tables that tables refer to, and finish these; return the listed ones.
 
         Lists of tables are lists of distances, so their room is needed before their content.
@@ -111,7 +110,7 @@ class _Layout:
         self.put(begin, words.tobytes())
         return inner_at, inner
 
-    def finish(self, places: IntArray, record: npt.NDArray[Any]) -> None:
+    def finish(self, places: Ints, record: npt.NDArray[Any]) -> None:
         """Write tables whose fields are filled in."""
         if places.size:
             self.put(int(places[0]), record.tobytes())
@@ -125,7 +124,7 @@ class _Layout:
         return bytes(data)
 
 
-def _prefixed(offsets: IntArray, form: str) -> tuple[npt.NDArray[Any], IntArray, IntArray]:
+def _prefixed(offsets: Ints, form: str) -> tuple[npt.NDArray[Any], Ints, Ints]:
     """Return words for lists behind their lengths, and the indices of the lengths and entries.
 
     A length is a 32-bit word, in 64-bit words the upper half.
@@ -137,7 +136,7 @@ def _prefixed(offsets: IntArray, form: str) -> tuple[npt.NDArray[Any], IntArray,
     return words, heads, spread(heads + 1, counts)
 
 
-def _strings(layout: _Layout, texts: tuple[str, ...]) -> IntArray:
+def _strings(layout: _Layout, texts: tuple[str, ...]) -> Ints:
     """Lay out strings: length, bytes, zero; return where the lengths lie."""
     data = bytearray()
     heads = []
@@ -200,7 +199,7 @@ def write_fbuf(file: FbufFile) -> bytes:
     return layout.bytes()
 
 
-def _filled(layout: _Layout, file: FbufFile, name: str) -> tuple[IntArray, npt.NDArray[Any]]:
+def _filled(layout: _Layout, file: FbufFile, name: str) -> tuple[Ints, npt.NDArray[Any]]:
     """Lay out a vector of the root table, with the numbers of its tables."""
     fields = [field.name for field in TABLE_KINDS[name].fields if field.form != REF]
     places, record = layout.listed(name, getattr(file, f"{name}_{fields[0]}").size)

@@ -4,15 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base.arrays import Ints
 from codesign_base.rows import starts
 from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
 from topoopt.formats.fbuf_check import dependencies, find
-from topoopt.formats.fbuf_file import (
-    FbufDevice,
-    FbufFile,
-    FbufTask,
-    IntArray,
-)
+from topoopt.formats.fbuf_file import FbufDevice, FbufFile, FbufTask
 
 _PHASES = {
     FbufTask.FORWARD: Phase.FORWARD,
@@ -46,7 +42,7 @@ class FbufTasks:
     graph: TaskGraph
     compute_devices: int
     stored_groups: tuple[Group, ...]
-    stored_group: IntArray
+    stored_group: Ints
 
     def label(self, task: int) -> str:
         """Return what a trace calls a task."""
@@ -165,8 +161,8 @@ def task_graph_of(file: FbufFile) -> FbufTasks:
 
 
 def _groups(
-    file: FbufFile, index: IntArray, device: IntArray, place: IntArray
-) -> tuple[tuple[Group, ...], IntArray, tuple[Group, ...], IntArray]:
+    file: FbufFile, index: Ints, device: Ints, place: Ints
+) -> tuple[tuple[Group, ...], Ints, tuple[Group, ...], Ints]:
     """Return distinct stored groups and each task's, then distinct sorted ones and each task's."""
     stored: dict[Group, int] = {}
     groups: dict[Group, int] = {}

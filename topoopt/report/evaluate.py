@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, traffic_of
+from codesign_base.arrays import Floats, Ints
+from parallelism.taskgraph import TaskGraph, traffic_of
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import Timeline, critical_path
@@ -45,10 +46,10 @@ class Evaluation:
     tasks: TaskGraph
     timeline: Timeline
     critical: tuple[int, ...]
-    home: IntArray
-    server_busy: FloatArray
-    allreduce: FloatArray
-    transfers: FloatArray
+    home: Ints
+    server_busy: Floats
+    allreduce: Floats
+    transfers: Floats
 
 
 def simulate_again(plan: Plan) -> Evaluation:

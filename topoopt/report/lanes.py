@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
 from parallelism.operator_text import server_names
-from parallelism.taskgraph import IntArray, Phase, TaskKind
+from parallelism.taskgraph import Phase, TaskKind
 from topoopt.fabric.report import collective_noun
 from topoopt.problem.units import format_bytes
 from topoopt.report.evaluate import Evaluation
@@ -194,7 +195,7 @@ def _server_lanes(found: Evaluation, server: int, critical: frozenset[int]) -> l
     """Return what the devices of a server compute, those that do the same as one, and send."""
     tasks, name = found.tasks, f"server {server}"
     devices = np.flatnonzero(tasks.server_of_device == found.home[server]).tolist()
-    alike: dict[bytes, list[tuple[int, IntArray]]] = {}
+    alike: dict[bytes, list[tuple[int, Ints]]] = {}
     for device in devices:
         doing = _computed(found, device)
         when = (found.timeline.start[doing], found.timeline.finish[doing])
@@ -220,7 +221,7 @@ def _server_lanes(found: Evaluation, server: int, critical: frozenset[int]) -> l
     return lanes
 
 
-def _computed(found: Evaluation, device: int) -> IntArray:
+def _computed(found: Evaluation, device: int) -> Ints:
     """Return the tasks of a device in order of time."""
     tasks = found.tasks
     here = np.flatnonzero((tasks.kind == TaskKind.COMPUTE) & (tasks.first == device))

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from codesign_base.counted import counted
-from parallelism.taskgraph import FloatArray
 from routing.network import Network
 from topoopt.plan.plan import Plan
 from topoopt.report.markup import Html, element
@@ -96,12 +96,12 @@ def _document(svg: Html) -> str:
     return f'{opening} xmlns="http://www.w3.org/2000/svg">{style}{inside}\n'
 
 
-def _circle(count: int, radius: float) -> FloatArray:
+def _circle(count: int, radius: float) -> Floats:
     angle = 2.0 * math.pi * np.arange(count) / max(count, 1) - 0.5 * math.pi
     return 0.5 * _SIDE + radius * np.stack((np.cos(angle), np.sin(angle)), axis=1)
 
 
-def _layers(network: Network) -> FloatArray:
+def _layers(network: Network) -> Floats:
     """Put servers below, and every switch as many layers above as it is hops away from one."""
     far = _hops_from_hosts(network)
     same = far[network.source] == far[network.target]

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 import numpy.typing as npt
 
-from parallelism.taskgraph import FloatArray
+from codesign_base.arrays import Floats
 from topoopt.problem.units import format_bytes
 
 _RAMP = ((232, 241, 248), (158, 202, 225), (66, 146, 198), (8, 81, 156), (6, 32, 78))
@@ -16,7 +16,7 @@ _STEPS = 255
 Levels = npt.NDArray[np.uint8]
 
 
-def blocks(matrix: FloatArray, size: int) -> FloatArray:
+def blocks(matrix: Floats, size: int) -> Floats:
     """Return sums over square blocks.
 
     Parameters
@@ -30,11 +30,11 @@ def blocks(matrix: FloatArray, size: int) -> FloatArray:
     float64 array, shape (ceil(n / size), ceil(n / size))
     """
     edges = np.arange(0, matrix.shape[0], size)
-    summed: FloatArray = np.add.reduceat(np.add.reduceat(matrix, edges, axis=0), edges, axis=1)
+    summed: Floats = np.add.reduceat(np.add.reduceat(matrix, edges, axis=0), edges, axis=1)
     return summed
 
 
-def levels(matrix: FloatArray, low: float, high: float, logarithmic: bool) -> Levels:
+def levels(matrix: Floats, low: float, high: float, logarithmic: bool) -> Levels:
     """Return the step of the colour ramp of every cell, 1 to 255; 0 where there is nothing."""
     value = np.where(matrix > 0.0, matrix, low)
     if logarithmic and high > low:
@@ -79,7 +79,7 @@ def colour(share: float) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def cell_texts(matrix: FloatArray, texts: dict[str, int]) -> str:
+def cell_texts(matrix: Floats, texts: dict[str, int]) -> str:
     """Return, base64 of little-endian 16-bit numbers, which text each cell has.
 
     Parameters

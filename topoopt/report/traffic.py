@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parallelism.taskgraph import FloatArray
+from codesign_base.arrays import Floats
 from topoopt.fabric.report import collective_noun
 from topoopt.problem.units import format_bytes
 from topoopt.report.evaluate import Evaluation
@@ -61,7 +61,7 @@ def traffic_section(found: Evaluation) -> Html:
     )  # fmt: skip
 
 
-def _map(name: str, about: str, matrix: FloatArray, summed: FloatArray, size: int) -> Html:
+def _map(name: str, about: str, matrix: Floats, summed: Floats, size: int) -> Html:
     total = format_bytes(float(matrix.sum()))
     positive = summed[summed > 0.0]
     head = element("figcaption", element("strong", name), f" {total}", element("small", about))

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from parallelism.operator_text import server_names
-from parallelism.taskgraph import FloatArray
 from topoopt.plan.plan import Plan
 from topoopt.plan.summary import ring_word
 from topoopt.problem.units import format_bandwidth, format_bytes, format_time
@@ -47,7 +47,7 @@ class Drawing:
     rings: tuple[tuple[int, ...], ...]
 
 
-def draw(plan: Plan, load: FloatArray | None = None) -> Drawing:
+def draw(plan: Plan, load: Floats | None = None) -> Drawing:
     """Choose what is drawn, and where.
 
     Parameters
@@ -80,7 +80,7 @@ def seats_of(plan: Plan) -> tuple[int, ...]:
     return tuple(range(servers))
 
 
-def wiring_svg(plan: Plan, drawing: Drawing, load: FloatArray | None = None) -> Html:
+def wiring_svg(plan: Plan, drawing: Drawing, load: Floats | None = None) -> Html:
     """Return the drawing: one path a link, one circle a server.
 
     Parameters
@@ -275,7 +275,7 @@ def _load_key(most: float) -> Html:
     return element("p", "Used of a link's capacity: ", steps, class_="keys loads")
 
 
-def _busiest(found: Evaluation, use: FloatArray) -> Html:
+def _busiest(found: Evaluation, use: Floats) -> Html:
     plan, sent = found.plan, found.timeline.link_bytes
     # Loads that differ by the rounding of their sums are ties.
     ranked = sorted(range(len(plan.links)), key=lambda i: (-round(float(use[i]), 9), i))[:10]

@@ -11,8 +11,9 @@ from itertools import islice
 
 import numpy as np
 
+from codesign_base.arrays import Ints
 from parallelism.family import Family, P
-from routing.network import IntArray, Network
+from routing.network import Network
 from routing.paths import ecmp_routes, hops_toward_hosts
 from routing.routes import Routes
 from topoopt.base.side_by_side import in_twos
@@ -97,9 +98,7 @@ def improved_paths(problem: Problem[Family[P]], pair: Pair[P]) -> Pair[P]:
     return best
 
 
-def shortest_paths(
-    network: Network, toward: IntArray, source: int, target: int
-) -> Iterator[list[int]]:
+def shortest_paths(network: Network, toward: Ints, source: int, target: int) -> Iterator[list[int]]:
     """Yield the shortest paths of a host pair as links in travel order, lowest links first.
 
     Parameters

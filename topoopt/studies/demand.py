@@ -3,14 +3,15 @@
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from parallelism.taskgraph import Traffic
-from routing.network import FloatArray, Network
+from routing.network import Network
 from routing.paths import ecmp_routes
 from topoopt.fabric.fabric import Fabric
 
 
-def demand_matrix(network: Network, traffic: Traffic, *, allreduce: bool = True) -> FloatArray:
+def demand_matrix(network: Network, traffic: Traffic, *, allreduce: bool = True) -> Floats:
     """Return the bytes that each host sends each other.
 
     Parameters
@@ -37,12 +38,12 @@ def demand_matrix(network: Network, traffic: Traffic, *, allreduce: bool = True)
     return total_demand(Fabric(network.name, network, ecmp_routes(network), {}), traffic)
 
 
-def total_demand(fabric: Fabric, traffic: Traffic) -> FloatArray:
+def total_demand(fabric: Fabric, traffic: Traffic) -> Floats:
     """Return the bytes of each server pair, transfers and ring edges; shape (hosts, hosts)."""
     return traffic.transfers + ring_demand(fabric, traffic)
 
 
-def ring_demand(fabric: Fabric, traffic: Traffic) -> FloatArray:
+def ring_demand(fabric: Fabric, traffic: Traffic) -> Floats:
     """Return the bytes of each server pair along the rings of groups; shape (hosts, hosts).
 
     Each edge of a group with R rings carries one part in R of what a member sends.

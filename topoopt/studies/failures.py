@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph
+from parallelism.taskgraph import TaskGraph
 from routing.network import Network
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
@@ -20,7 +21,7 @@ MOST_TRIALS = 100_000
 
 def random_cables(
     network: Network, count: int, rng: np.random.Generator, *, both_ways: bool
-) -> IntArray:
+) -> Ints:
     """Draw cables to fail, each as likely as any other.
 
     Parameters
@@ -64,7 +65,7 @@ def random_cables(
 
 def random_ports(
     network: Network, count: int, rng: np.random.Generator, *, both_ways: bool
-) -> IntArray:
+) -> Ints:
     """Draw ports of servers to fail, each in use as likely as any other.
 
     Parameters
@@ -142,13 +143,13 @@ class FailureTrials:
     """
 
     undamaged: float
-    times: dict[str, FloatArray]
-    cables: tuple[IntArray, ...]
+    times: dict[str, Floats]
+    cables: tuple[Ints, ...]
 
     @property
-    def best(self) -> FloatArray:
+    def best(self) -> Floats:
         """Seconds of each trial with the repair that is fastest there."""
-        fastest: FloatArray = np.min(np.stack(list(self.times.values())), axis=0)
+        fastest: Floats = np.min(np.stack(list(self.times.values())), axis=0)
         return fastest
 
 
@@ -208,7 +209,7 @@ def fail_randomly(
     rng = np.random.default_rng(seed)
     draw = random_ports if ports else random_cables
     times: dict[str, list[float]] = {how: [] for how in REPAIRS}
-    failed: list[IntArray] = []
+    failed: list[Ints] = []
     undamaged = score(fabric, tasks)
     try:
         for trial in range(trials):

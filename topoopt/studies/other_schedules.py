@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parallelism.taskgraph import FloatArray, Group, TaskGraph, TaskKind
+from codesign_base.arrays import Floats
+from parallelism.taskgraph import Group, TaskGraph, TaskKind
 from routing.collectives.bounds import allreduce_rate
 from routing.collectives.forest import gather_forest
 from routing.collectives.joint import joint_forests
@@ -186,7 +187,7 @@ def trees_seconds(fabric: Fabric, tasks: TaskGraph, rates: list[GroupRate], wort
     return min(times, default=float("inf"))
 
 
-def _loads(network: Network, gather: Forest, scatter: Forest) -> FloatArray:
+def _loads(network: Network, gather: Forest, scatter: Forest) -> Floats:
     """Return bytes on links over those that each member sends by rings, there and back."""
     passed: defaultdict[tuple[int, int], float] = defaultdict(float)
     for forest, way in ((gather, 1), (scatter, -1)):

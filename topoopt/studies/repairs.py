@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
-from parallelism.taskgraph import IntArray
 from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes
@@ -31,10 +31,10 @@ class Survivors:
     """
 
     network: Network
-    link: IntArray
+    link: Ints
 
 
-def fail_cables(network: Network, cables: IntArray) -> Survivors:
+def fail_cables(network: Network, cables: Ints) -> Survivors:
     """Take cables out of a network.
 
     Parameters

@@ -6,11 +6,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
 from parallelism.operator_family import OperatorFamily
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
-from parallelism.taskgraph import IntArray
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.placement import Placement
 from topoopt.bounds.everything import AnyFamily
@@ -25,7 +25,7 @@ from topoopt.search.starts import starting_strategies
 from topoopt.studies.fixed_fabric import best_on
 
 
-def survivors_of(servers: int, dead: tuple[int, ...]) -> IntArray:
+def survivors_of(servers: int, dead: tuple[int, ...]) -> Ints:
     """Return the servers that are left, ascending.
 
     Parameters

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Floats
 from codesign_base.counted import counted
-from parallelism.taskgraph import FloatArray
 from routing.network import Network
 from routing.paths import ecmp_routes
 from topoopt.evaluate.routed import no_network
@@ -187,7 +187,7 @@ class ServerTrials:
     """
 
     undamaged: float
-    times: dict[str, FloatArray]
+    times: dict[str, Floats]
     trials: tuple[Continued, ...]
     batch_share: float
 

@@ -17,8 +17,9 @@ from functools import lru_cache
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
-from routing.network import IntArray, Network
+from routing.network import Network
 from routing.paths import ecmp_link_bytes
 from topoopt.base.interrupts import interruptible
 from topoopt.problem.ports import PortModel
@@ -119,12 +120,12 @@ def annealed(
 @lru_cache(maxsize=16)
 def _ringed(
     n: int, degree: int, both_ways: bool, seed: int
-) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
+) -> tuple[tuple[tuple[int, ...], ...], Ints]:
     """Return rings and the cables of none, shape (n, n)."""
     known = known_rings(n, degree) if both_ways else ()
     if known:
         return known, np.zeros((n, n), dtype=np.int64)
-    found: list[tuple[float, int, IntArray]] = []
+    found: list[tuple[float, int, Ints]] = []
     for orbits in _orbits(n, both_ways and degree % 2 == 1):
         moves = int(_VISITS / (orbits * n * degree))
         for start in range(max(1, min(_MOST_STARTS, moves // _MOST_MOVES))):
@@ -158,7 +159,7 @@ def _ringed(
     return rings, rest
 
 
-def _cables(near: IntArray) -> IntArray:
+def _cables(near: Ints) -> Ints:
     """Return the cables from row to column."""
     n = near.shape[0]
     cables = np.zeros((n, n), dtype=np.int64)
@@ -167,8 +168,8 @@ def _cables(near: IntArray) -> IntArray:
 
 
 def _most_rings(
-    networks: list[IntArray], columns: int, both_ways: bool, seed: int
-) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
+    networks: list[Ints], columns: int, both_ways: bool, seed: int
+) -> tuple[tuple[tuple[int, ...], ...], Ints]:
     """Return the most rings of one of the networks, the first that has as many, and it."""
     if both_ways and networks[0].shape[1] % 2:
         # A ring may need links of the odd port, which are in no column.
@@ -194,7 +195,7 @@ def _orbits(n: int, matched: bool) -> Iterator[int]:
 
 def _anneal(
     n: int, degree: int, both_ways: bool, orbits: int, moves: int, rng: np.random.Generator
-) -> tuple[IntArray, float | None]:
+) -> tuple[Ints, float | None]:
     """Anneal with so many orbits; the mean distance is None if no simple network was found."""
     from topoopt.topology.annealed_kernels import anneal_links
 
@@ -227,7 +228,7 @@ def _anneal(
     return near, (hops / (orbits * (n - 1)) if hops < 1 << 49 and simple else None)
 
 
-def _busiest(near: IntArray) -> float:
+def _busiest(near: Ints) -> float:
     """Return the most units on a link where every server sends one to every other."""
     n, degree = near.shape
     links = n * degree

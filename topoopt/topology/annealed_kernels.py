@@ -1,12 +1,9 @@
 """Compiled annealing of networks that a rotation of the servers leaves as they are."""
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import inner_kernel, kernel
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 # More than any sum of distances.
 _FAR = np.int64(1) << 50

@@ -5,8 +5,9 @@ from math import isfinite
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 from topoopt.topology.wiring import DegreeTooSmallError
 
 
@@ -30,11 +31,11 @@ def both_ways(
     name: str,
     hosts: int,
     switches: int,
-    low: IntArray,
-    high: IntArray,
-    capacity: float | FloatArray,
+    low: Ints,
+    high: Ints,
+    capacity: float | Floats,
     latency: float,
-    count: int | IntArray = 1,
+    count: int | Ints = 1,
 ) -> Network:
     """Return a network of cables that carry both directions.
 

@@ -16,8 +16,8 @@ from math import comb
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
-from routing.network import IntArray
 from topoopt.topology.groups import FiniteGroup, groups_of_order
 from topoopt.topology.hamiltonian import hamiltonian_cycles, ring_of
 from topoopt.topology.moore import moore_bound
@@ -83,7 +83,7 @@ class CayleyGraph:
     mean_distance: float
     exact: bool
     tried: int
-    between: IntArray = field(repr=False)
+    between: Ints = field(repr=False)
 
 
 def select_cayley(
@@ -297,7 +297,7 @@ class _Search:
             self.costs[tuple(sorted(picked.tolist()))] = cost
         return tried
 
-    def _all_sets(self, a: int, b: int) -> Iterator[tuple[tuple[int, ...], IntArray]]:
+    def _all_sets(self, a: int, b: int) -> Iterator[tuple[tuple[int, ...], Ints]]:
         """Yield all sets of ``a`` units of two steps and ``b`` of one, and their steps."""
         own = range(self.pairs, self.units.shape[0])
         sets = [
@@ -309,7 +309,7 @@ class _Search:
         both = self.units[rows[:, :a]].reshape(len(sets), 2 * a)
         yield from zip(sets, np.hstack((both, self.units[rows[:, a:], 0])), strict=True)
 
-    def _steps(self, units: tuple[int, ...]) -> IntArray:
+    def _steps(self, units: tuple[int, ...]) -> Ints:
         """Return all directed steps of a set of units."""
         return np.array(
             [s for u in units for s in dict.fromkeys(self.units[u].tolist())], dtype=np.int64
@@ -384,7 +384,7 @@ class _Search:
         return None
 
 
-def _alternating(one: IntArray, other: IntArray) -> IntArray:
+def _alternating(one: Ints, other: Ints) -> Ints:
     """Return the permutation that goes round the cycles of two perfect matchings' union."""
     following = np.full(one.size, -1, dtype=np.int64)
     for start in range(one.size):

@@ -1,12 +1,9 @@
 """Compiled search for Cayley graphs with short paths, and for Hamiltonian cycles in them."""
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import inner_kernel, kernel
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @kernel

@@ -13,16 +13,13 @@ from functools import lru_cache
 from math import comb
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
 from topoopt.topology.moore import abelian_bound
 from topoopt.topology.select import select_permutations
 from topoopt.topology.totient import totient_permutations
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 
 # Sets that are tried exhaustively; beyond, a local search. A set of 128 servers takes about a
 # microsecond.
@@ -88,7 +85,7 @@ class Circulant:
 
 def circulant_distances(
     servers: int, generators: Sequence[int], bidirectional: bool = False
-) -> IntArray:
+) -> Ints:
     """Return the hops to every offset of a union of rings.
 
     Parameters
@@ -132,7 +129,7 @@ def select_circulant(
     bidirectional: bool = False,
     half: bool = False,
     objective: str = Objective.MEAN,
-    demand: FloatArray | None = None,
+    demand: Floats | None = None,
     fixed: Sequence[int] = (),
     coprime: bool = True,
     most: int = _MOST_SETS,
@@ -228,7 +225,7 @@ def _search(
     count: int,
     both_ways: bool,
     half: bool,
-    weight: FloatArray,
+    weight: Floats,
     farthest: float,
     floor: float,
     fixed: tuple[int, ...],
@@ -274,17 +271,17 @@ def _search(
 
 def _exchanged(
     n: int,
-    steps: IntArray,
+    steps: Ints,
     first: int,
     choose: int,
-    free: IntArray,
+    free: Ints,
     both_ways: bool,
-    weight: FloatArray,
+    weight: Floats,
     farthest: float,
     floor: float,
     fixed: tuple[int, ...],
     seed: int,
-) -> tuple[IntArray, float, int]:
+) -> tuple[Ints, float, int]:
     """Improve the geometric choice, and random ones, by exchanging single generators."""
     from topoopt.topology.circulant_kernels import exchange_generators
 
@@ -308,7 +305,7 @@ def _exchanged(
     return best, lowest, tried
 
 
-def _directed(n: int, generators: Sequence[int], both_ways: bool, half: bool) -> IntArray:
+def _directed(n: int, generators: Sequence[int], both_ways: bool, half: bool) -> Ints:
     """Return all directed steps: p, or p and n - p, and n / 2 at the end."""
     steps = [q for p in generators for q in ((p, n - p) if both_ways else (p,))]
     return np.array([*steps, n // 2] if half else steps, dtype=np.int64)

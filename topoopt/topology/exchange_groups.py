@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.arrays import Floats
 from parallelism.taskgraph import Group, Traffic
 from topoopt.problem.ports import PortModel
 from topoopt.topology.choosing import RingChooser
@@ -19,9 +20,6 @@ from topoopt.topology.meshes import GroupGraph, full_mesh_graph, near_mesh
 from topoopt.topology.spending import wire_rings
 from topoopt.topology.split import ports_by_server
 from topoopt.topology.wiring import Wiring, is_strongly_connected, labelled
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 # Demands that differ by less than this factor are of one kind.
 _APART = 2.0
@@ -35,7 +33,7 @@ _MOSTLY = 0.5
 _MOST = 256
 
 
-def exchange_groups(transfers: FloatArray) -> Iterator[tuple[Group, ...]]:
+def exchange_groups(transfers: Floats) -> Iterator[tuple[Group, ...]]:
     """Find groups of servers of which most pairs exchange, by how much they do.
 
     Parameters
@@ -186,7 +184,7 @@ def _wire_others(wiring: Wiring, traffic: Traffic, groups: tuple[Group, ...], bu
     wire_rings(wiring, others, budget, shares, RingChooser(bidirectional=wiring.bidirectional))
 
 
-def join_groups(wiring: Wiring, transfers: FloatArray, groups: tuple[Group, ...]) -> None:
+def join_groups(wiring: Wiring, transfers: Floats, groups: tuple[Group, ...]) -> None:
     """Join groups by the bytes between them, cable by cable, with the ports that are left.
 
     Parameters

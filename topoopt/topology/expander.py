@@ -5,20 +5,18 @@ Randomly" (NSDI 2012).
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from topoopt.problem.ports import PortModel
 from topoopt.topology.wiring import DegreeTooSmallError, is_strongly_connected
-
-IntArray = npt.NDArray[np.int64]
 
 _ATTEMPTS = 1000
 
 
 def random_regular_cables(
     hosts: int, degree: int, rng: np.random.Generator, ports: PortModel
-) -> IntArray:
+) -> Ints:
     """Draw a connected random wiring in which every host uses all its ports.
 
     Parameters
@@ -69,7 +67,7 @@ def expander_stream(seed: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1000,)))
 
 
-def _random_cycle(hosts: int, rng: np.random.Generator, both_ways: bool) -> IntArray:
+def _random_cycle(hosts: int, rng: np.random.Generator, both_ways: bool) -> Ints:
     """Return one random cycle through all hosts (the only connected wiring of least degree)."""
     order = rng.permutation(hosts)
     cables = np.zeros((hosts, hosts), dtype=np.int64)
@@ -77,7 +75,7 @@ def _random_cycle(hosts: int, rng: np.random.Generator, both_ways: bool) -> IntA
     return cables + cables.T if both_ways else cables
 
 
-def _random_permutations(hosts: int, count: int, rng: np.random.Generator) -> IntArray:
+def _random_permutations(hosts: int, count: int, rng: np.random.Generator) -> Ints:
     """Return a union of random permutations without fixed points or common links.
 
     Each is the cheapest assignment under random costs; one always exists, since the pairs not
@@ -93,7 +91,7 @@ def _random_permutations(hosts: int, count: int, rng: np.random.Generator) -> In
     return cables
 
 
-def _random_graph(hosts: int, degree: int, rng: np.random.Generator) -> IntArray:
+def _random_graph(hosts: int, degree: int, rng: np.random.Generator) -> Ints:
     """Return a random undirected regular graph; one port of one host unused if all are odd."""
     import networkx as nx
 

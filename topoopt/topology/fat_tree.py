@@ -5,7 +5,8 @@ from math import isfinite
 import numpy as np
 
 from codesign_base import InputError
-from routing.network import IntArray, Network
+from codesign_base.arrays import Ints
+from routing.network import Network
 from topoopt.problem.fat_tree_sizes import fat_tree_size
 from topoopt.topology.cables import both_ways
 
@@ -65,8 +66,8 @@ def fat_tree_network(
         slot = np.tile(np.arange(half), size.aggregations)
         lower.append(first_aggregation + aggregation)
         upper.append(first_core + aggregation % half * half + slot)
-    low: IntArray = np.concatenate(lower).astype(np.int64)
-    high: IntArray = np.concatenate(upper).astype(np.int64)
+    low: Ints = np.concatenate(lower).astype(np.int64)
+    high: Ints = np.concatenate(upper).astype(np.int64)
     capacity = np.full(low.size, bandwidth / oversubscription)
     full = hosts + (size.edge_cables if tier == "aggregation" else 0)
     capacity[:full] = bandwidth

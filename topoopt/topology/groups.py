@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
-from routing.network import IntArray
+from codesign_base.arrays import Ints
 
 # Automorphisms of one abelian group that are tried, and factors that it may have.
 _MOST_AUTOMORPHISMS = 64
@@ -32,7 +32,7 @@ class FiniteGroup:
     """
 
     name: str
-    table: IntArray
+    table: Ints
 
     @property
     def order(self) -> int:
@@ -40,7 +40,7 @@ class FiniteGroup:
         return int(self.table.shape[0])
 
     @cached_property
-    def inverse(self) -> IntArray:
+    def inverse(self) -> Ints:
         """Inverse of each element, shape (n,)."""
         return np.asarray((self.table == 0).argmax(axis=1), dtype=np.int64)
 
@@ -50,7 +50,7 @@ class FiniteGroup:
         return int((self.table == self.table.T).sum())
 
     @cached_property
-    def element_orders(self) -> IntArray:
+    def element_orders(self) -> Ints:
         """Order of each element, shape (n,)."""
         everyone = np.arange(self.order)
         orders = np.ones(self.order, dtype=np.int64)
@@ -88,17 +88,17 @@ class Extension:
     """
 
     name: str
-    moduli: IntArray
-    vectors: IntArray
-    powers: IntArray
-    carry: IntArray
+    moduli: Ints
+    vectors: Ints
+    powers: Ints
+    carry: Ints
 
-    def place(self, vectors: IntArray) -> IntArray:
+    def place(self, vectors: Ints) -> Ints:
         """Return the numbers of elements of the abelian group, entries taken by their moduli."""
         radix = np.append(np.cumprod(self.moduli[:0:-1])[::-1], 1)
         return np.asarray((vectors % self.moduli) @ radix, dtype=np.int64)
 
-    def times(self, one: IntArray, other: IntArray) -> IntArray:
+    def times(self, one: Ints, other: Ints) -> Ints:
         """Return products of elements, pair by pair."""
         top, count = self.powers.shape
         y, x = np.divmod(one, count)
@@ -107,7 +107,7 @@ class Extension:
         moved = self.vectors[x] + self.vectors[self.powers[y, u]] + carried
         return np.asarray((y + v) % top * count + self.place(moved), dtype=np.int64)
 
-    def element_orders(self) -> IntArray:
+    def element_orders(self) -> Ints:
         """Return the order of each element."""
         n = self.powers.size
         orders = np.ones(n, dtype=np.int64)
@@ -127,7 +127,7 @@ class Extension:
             p += 1
         return orders
 
-    def _power(self, elements: IntArray, exponent: int) -> IntArray:
+    def _power(self, elements: Ints, exponent: int) -> Ints:
         made = np.zeros_like(elements)
         while exponent:
             if exponent % 2:
@@ -136,7 +136,7 @@ class Extension:
             exponent //= 2
         return made
 
-    def centralisers(self) -> IntArray:
+    def centralisers(self) -> Ints:
         """Return how many elements each commutes with.
 
         (x, y) and (u, v) do where x - phi^v(x) = u - phi^y(u).
@@ -393,7 +393,7 @@ def _automorphisms(moduli: tuple[int, ...], top: int) -> Iterator[list[list[int]
             yield matrix.tolist()
 
 
-def _name(moduli: Sequence[int], top: int, matrix: IntArray, carry: IntArray) -> str:
+def _name(moduli: Sequence[int], top: int, matrix: Ints, carry: Ints) -> str:
     below = " x ".join(f"Z{m}" for m in moduli)
     if top == 1:
         return below

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
-from routing.network import FloatArray, IntArray
 from topoopt.base.interrupts import interruptible
 
 # Of regular graphs: temperature of the exchanges, and moves before a search gives up, a vertex
@@ -29,12 +29,12 @@ _PATIENCE = 60
 
 
 def hamiltonian_cycles(
-    permutations: IntArray,
+    permutations: Ints,
     wanted: int | None = None,
     *,
     both_ways: bool = False,
     seed: int = 0,
-) -> IntArray | None:
+) -> Ints | None:
     """Take the union of permutations apart into Hamiltonian cycles.
 
     Parameters
@@ -89,10 +89,10 @@ def hamiltonian_cycles(
     return None
 
 
-def _merged(merge: Callable[..., int], cycles: IntArray, wanted: int, draws: FloatArray) -> int:
+def _merged(merge: Callable[..., int], cycles: Ints, wanted: int, draws: Floats) -> int:
     """Run one of the kernels that merge cycles, so that Ctrl-C is heard where that takes long."""
 
-    def run(stop: IntArray) -> int:
+    def run(stop: Ints) -> int:
         return merge(cycles, wanted, draws, _TEMPERATURE, stop)
 
     if cycles.shape[1] < _WATCHED_FROM:
@@ -100,7 +100,7 @@ def _merged(merge: Callable[..., int], cycles: IntArray, wanted: int, draws: Flo
     return interruptible(run)
 
 
-def parity(permutations: IntArray) -> int:
+def parity(permutations: Ints) -> int:
     """Return 1 if the product of the rows is an odd permutation, 0 if it is even.
 
     Exchanging arcs between two permutations turns both even or both odd, so the product stays as
@@ -114,7 +114,7 @@ def parity(permutations: IntArray) -> int:
     return int((rows * n - cycles) % 2)
 
 
-def ring_of(following: IntArray) -> tuple[int, ...]:
+def ring_of(following: Ints) -> tuple[int, ...]:
     """Return the cycle of a permutation that begins with vertex 0."""
     order = [0]
     while following[order[-1]] != 0:
@@ -122,7 +122,7 @@ def ring_of(following: IntArray) -> tuple[int, ...]:
     return tuple(order)
 
 
-def _directed(beside: IntArray) -> IntArray:
+def _directed(beside: Ints) -> Ints:
     """Return a permutation that goes round the cycles of a 2-factor."""
     following = np.full(beside.shape[0], -1, dtype=np.int64)
     for start in range(following.size):
@@ -134,7 +134,7 @@ def _directed(beside: IntArray) -> IntArray:
     return following
 
 
-def disjoint_cycles(cables: IntArray, seed: int = 0) -> tuple[tuple[int, ...], ...]:
+def disjoint_cycles(cables: Ints, seed: int = 0) -> tuple[tuple[int, ...], ...]:
     """Search for cycles through all servers that share no cable.
 
     Parameters
@@ -185,7 +185,7 @@ def disjoint_cycles(cables: IntArray, seed: int = 0) -> tuple[tuple[int, ...], .
     return tuple(tuple(cycle) for cycle in turned)
 
 
-def _rotate(cables: IntArray, rng: np.random.Generator) -> list[int] | None:
+def _rotate(cables: Ints, rng: np.random.Generator) -> list[int] | None:
     """Grow a path by a random free neighbour, or turn its end, until it closes on all servers."""
     n = cables.shape[0]
     near = [np.flatnonzero(row).tolist() for row in cables]
@@ -218,7 +218,7 @@ def _rotate(cables: IntArray, rng: np.random.Generator) -> list[int] | None:
     return None
 
 
-def _join_cover(cables: IntArray, rng: np.random.Generator) -> list[int] | None:
+def _join_cover(cables: Ints, rng: np.random.Generator) -> list[int] | None:
     """Cover all servers with directed cycles, and join them to one."""
     from scipy.optimize import linear_sum_assignment
     from scipy.sparse import csr_array

@@ -6,12 +6,9 @@ Source: TopoOpt (NSDI 2023, arXiv 2202.00433), section 4, the model-parallel sub
 from functools import lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InputError
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+from codesign_base.arrays import Floats, Ints
 
 # Equal demands are told apart by a fixed pseudo-random factor, so that the best matching is
 # unique whatever the solver's internal order, and ties do not all fall on neighbours.
@@ -24,7 +21,7 @@ _MOST_EDGES = 120_000
 
 
 def matching_rounds(
-    demand: FloatArray, rounds: int, bidirectional: bool
+    demand: Floats, rounds: int, bidirectional: bool
 ) -> list[list[tuple[int, int]]]:
     """Match servers by demand for a number of rounds, one port a server and round.
 
@@ -74,7 +71,7 @@ def matching_rounds(
     return result
 
 
-def square_demand(demand: FloatArray) -> FloatArray:
+def square_demand(demand: Floats) -> Floats:
     """Return a writable copy of the demand with zero diagonal.
 
     Raises
@@ -95,7 +92,7 @@ def square_demand(demand: FloatArray) -> FloatArray:
 
 
 def match_once(
-    demand: FloatArray, free_out: IntArray, free_in: IntArray, bidirectional: bool
+    demand: Floats, free_out: Ints, free_in: Ints, bidirectional: bool
 ) -> list[tuple[int, int]]:
     """Return the maximum-weight matching among servers with free ports.
 
@@ -117,7 +114,7 @@ def match_once(
 
 
 def best_matching(
-    demand: FloatArray, free_out: IntArray, free_in: IntArray, bidirectional: bool
+    demand: Floats, free_out: Ints, free_in: Ints, bidirectional: bool
 ) -> tuple[list[tuple[int, int]], float]:
     """Return the matching of `match_once`, and its gap.
 
@@ -154,12 +151,12 @@ def best_matching(
 
 
 @lru_cache(maxsize=1)
-def _noise(servers: int) -> FloatArray:
-    noise: FloatArray = np.random.default_rng(_TIE_SEED).random((servers, servers))
+def _noise(servers: int) -> Floats:
+    noise: Floats = np.random.default_rng(_TIE_SEED).random((servers, servers))
     return noise
 
 
-def _blossom(weight: FloatArray) -> list[tuple[int, int]]:
+def _blossom(weight: Floats) -> list[tuple[int, int]]:
     """Return the maximum-weight matching of an upper-triangular matrix of weights.
 
     Only pairs with demand are offered to the solver: servers it leaves single have no demand
@@ -176,7 +173,7 @@ def _blossom(weight: FloatArray) -> list[tuple[int, int]]:
     return sorted((min(a, b), max(a, b)) for a, b in matching)
 
 
-def _assignment(weight: FloatArray) -> list[tuple[int, int]]:
+def _assignment(weight: Floats) -> list[tuple[int, int]]:
     """Return the maximum-weight assignment, without the pairs that carry nothing."""
     from scipy.optimize import linear_sum_assignment
 
@@ -185,7 +182,7 @@ def _assignment(weight: FloatArray) -> list[tuple[int, int]]:
     return list(zip(rows[keep].tolist(), columns[keep].tolist(), strict=True))
 
 
-def halve(demand: FloatArray, edges: list[tuple[int, int]], bidirectional: bool) -> None:
+def halve(demand: Floats, edges: list[tuple[int, int]], bidirectional: bool) -> None:
     """Halve the demand of matched pairs in place (of both directions if bidirectional)."""
     for i, j in edges:
         demand[i, j] /= 2.0
@@ -194,7 +191,7 @@ def halve(demand: FloatArray, edges: list[tuple[int, int]], bidirectional: bool)
 
 
 def fill_ports(
-    free_out: IntArray, free_in: IntArray, joined: IntArray, bidirectional: bool
+    free_out: Ints, free_in: Ints, joined: Ints, bidirectional: bool
 ) -> list[tuple[int, int]]:
     """Join servers until no two have free ports, preferring pairs not joined yet.
 
@@ -250,7 +247,7 @@ def fill_ports(
 
 def _left_free(
     servers: int, edges: list[tuple[int, int]], bidirectional: bool
-) -> tuple[IntArray, IntArray]:
+) -> tuple[Ints, Ints]:
     """Return the free transmit and receive ports after one round's edges."""
     out = np.ones(servers, dtype=np.int64)
     into = out if bidirectional else np.ones(servers, dtype=np.int64)
@@ -260,7 +257,7 @@ def _left_free(
     return out, into
 
 
-def _join(joined: IntArray, i: int, j: int, bidirectional: bool) -> None:
+def _join(joined: Ints, i: int, j: int, bidirectional: bool) -> None:
     """Count one cable from i to j (and back, if bidirectional)."""
     joined[i, j] += 1
     if bidirectional:

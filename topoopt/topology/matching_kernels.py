@@ -1,12 +1,7 @@
 """Compiled exchange of partners in a matching."""
 
-import numpy as np
-import numpy.typing as npt
-
+from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import kernel
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 
 @kernel

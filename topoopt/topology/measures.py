@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from parallelism.taskgraph import Traffic
 from routing.multicommodity import min_congestion
-from routing.network import FloatArray
 from routing.paths import hop_distances
 from routing.throughput_bounds import host_seconds, network_bound
 from topoopt.topology.moore import moore_bound
@@ -103,8 +103,8 @@ class Measures:
 def measure(
     built: BuiltFabric,
     bandwidth: float,
-    loads: FloatArray,
-    demand: FloatArray,
+    loads: Floats,
+    demand: Floats,
     traffic: Traffic | None = None,
 ) -> Measures:
     """Measure a fabric under equal-cost routing, and prove how far that is from the best.

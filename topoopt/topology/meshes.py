@@ -3,15 +3,14 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
 from topoopt.topology.cayley import select_cayley
 from topoopt.topology.circulants import select_circulant
 from topoopt.topology.totient import ring_order
 
-IntArray = npt.NDArray[np.int64]
 Cycle = tuple[int, ...]
 
 # Members up to which Cayley graphs are looked at, and sets of circulant steps that are tried.
@@ -32,7 +31,7 @@ class GroupGraph:
     """
 
     rings: tuple[Cycle, ...]
-    cables: IntArray
+    cables: Ints
 
 
 def full_mesh_graph(n: int, *, bidirectional: bool = False) -> GroupGraph:
@@ -141,7 +140,7 @@ def near_mesh(n: int, ports: int, *, bidirectional: bool = False) -> GroupGraph:
     return min(found, key=lambda each: (round(each[0], 9), each[1]))[2]
 
 
-def _kautz(n: int, ports: int) -> IntArray:
+def _kautz(n: int, ports: int) -> Ints:
     """Return the cables of the generalised Kautz network; none from a member to itself."""
     at = np.arange(n, dtype=np.int64)
     cables = np.zeros((n, n), dtype=np.int64)
@@ -151,7 +150,7 @@ def _kautz(n: int, ports: int) -> IntArray:
     return cables
 
 
-def _mean_distance(cables: IntArray) -> float | None:
+def _mean_distance(cables: Ints) -> float | None:
     """Return the mean hops between members; None where some cannot reach others."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import shortest_path

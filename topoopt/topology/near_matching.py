@@ -1,15 +1,12 @@
 """A matching of many servers within a proven gap of the best, where the exact one takes long."""
 
 import numpy as np
-import numpy.typing as npt
 
+from codesign_base.arrays import Floats, Ints
 from topoopt.topology.matching_kernels import exchange_partners
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
-
-def near_matching(weight: FloatArray) -> tuple[list[tuple[int, int]], float]:
+def near_matching(weight: Floats) -> tuple[list[tuple[int, int]], float]:
     """Match vertices by the assignment relaxation and exchanges of partners.
 
     Parameters
@@ -50,7 +47,7 @@ def near_matching(weight: FloatArray) -> tuple[list[tuple[int, int]], float]:
     return pairs, max(gap, 0.0)
 
 
-def _split_cycles(weight: FloatArray, assigned: IntArray) -> IntArray:
+def _split_cycles(weight: Floats, assigned: Ints) -> Ints:
     """Return a perfect matching made of an assignment's cycles."""
     n = assigned.size
     partner = np.full(n, -1, dtype=np.int64)
@@ -70,7 +67,7 @@ def _split_cycles(weight: FloatArray, assigned: IntArray) -> IntArray:
     return partner
 
 
-def _match_cycle(weight: FloatArray, cycle: list[int], partner: IntArray) -> list[int]:
+def _match_cycle(weight: Floats, cycle: list[int], partner: Ints) -> list[int]:
     """Match a cycle's neighbours as heavily as possible; return the vertex left out, if any."""
     size = len(cycle)
     if size == 1:

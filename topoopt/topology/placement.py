@@ -8,12 +8,9 @@ is a quadratic assignment problem; here pairs are exchanged until none helps.
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InputError
-
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+from codesign_base.arrays import Floats, Ints
 
 # Random starts beside the given one.
 _RESTARTS = 2
@@ -24,8 +21,8 @@ _LEAST = 1e-9
 
 
 def place_servers(
-    demand: FloatArray,
-    distance: IntArray,
+    demand: Floats,
+    distance: Ints,
     *,
     start: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
@@ -89,7 +86,7 @@ def place_servers(
     return tuple(np.roll(order, -turn).tolist())
 
 
-def _places(order: Sequence[int]) -> IntArray:
+def _places(order: Sequence[int]) -> Ints:
     """Return the place of each server."""
     at = np.empty(len(order), dtype=np.int64)
     at[list(order)] = np.arange(len(order))

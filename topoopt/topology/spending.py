@@ -5,9 +5,9 @@ from math import inf
 
 import numpy as np
 
+from codesign_base.arrays import Floats
 from parallelism.taskgraph import Traffic
 from topoopt.topology.choosing import RingChooser
-from topoopt.topology.matching import FloatArray
 from topoopt.topology.split import groups_by_load
 from topoopt.topology.totient import totient_permutations
 from topoopt.topology.wiring import Wiring
@@ -65,7 +65,7 @@ def _wired_steps(wiring: Wiring, group: tuple[int, ...]) -> tuple[int, ...]:
 def spend_surplus(
     wiring: Wiring,
     traffic: Traffic,
-    demand: FloatArray,
+    demand: Floats,
     matching_first: bool,
     chooser: RingChooser,
 ) -> None:

@@ -3,12 +3,13 @@
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from parallelism.taskgraph import Traffic
-from routing.network import FloatArray, Network
+from routing.network import Network
 from routing.throughput_bounds import least_link_bytes
 
 
-def routed_rate(network: Network, loads: FloatArray) -> float:
+def routed_rate(network: Network, loads: Floats) -> float:
     """Return how often a second a demand is served, from the bytes that it puts on each link."""
     return 1.0 / float((loads / network.capacity).max())
 

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from codesign_base import InfeasibleError
-from routing.network import IntArray, Network
+from codesign_base.arrays import Floats, Ints
+from routing.network import Network
 from topoopt.problem.ports import PortModel
-from topoopt.topology.matching import FloatArray, best_matching, fill_ports, halve
+from topoopt.topology.matching import best_matching, fill_ports, halve
 from topoopt.topology.totient import ring_order, ring_places, ring_step
 
 
@@ -16,7 +17,7 @@ class DegreeTooSmallError(InfeasibleError):
     """The servers have too few ports to be joined into one network."""
 
 
-def is_strongly_connected(cables: IntArray) -> bool:
+def is_strongly_connected(cables: Ints) -> bool:
     """Whether cables (from row to column) lead from every server to every other."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
@@ -86,9 +87,9 @@ class Wiring:
     rings: list[Ring] = field(default_factory=list)
     orders: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
     matching_gap: float = 0.0
-    cables: IntArray = field(init=False)
-    free_out: IntArray = field(init=False)
-    free_in: IntArray = field(init=False)
+    cables: Ints = field(init=False)
+    free_out: Ints = field(init=False)
+    free_in: Ints = field(init=False)
 
     def __post_init__(self) -> None:
         self.cables = np.zeros((self.servers, self.servers), dtype=np.int64)
@@ -137,13 +138,13 @@ class Wiring:
             reverse = len(group) - generator if generator else 0
             self.rings.append(Ring((order[0], *reversed(order[1:])), reverse, group))
 
-    def next_matching(self, demand: FloatArray) -> list[tuple[int, int]]:
+    def next_matching(self, demand: Floats) -> list[tuple[int, int]]:
         """Return the maximum-weight matching of the servers that have free ports."""
         edges, gap = best_matching(demand, self.free_out, self.free_in, self.bidirectional)
         self.matching_gap = max(self.matching_gap, gap)
         return edges
 
-    def match(self, demand: FloatArray, edges: list[tuple[int, int]]) -> None:
+    def match(self, demand: Floats, edges: list[tuple[int, int]]) -> None:
         """Wire one round of matching and halve, in place, the demand it matched."""
         for i, j in edges:
             self.cables[i, j] += 1

@@ -7,10 +7,11 @@ from dataclasses import astuple, dataclass, field, replace
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Floats
 from topoopt.bandwidth.explore.divisions import Division, division_layers
 from topoopt.bandwidth.model.loops import Loop, add_up
 from topoopt.bandwidth.model.network import MultiDimNetwork
-from topoopt.bandwidth.model.time_model import Floats, compile_time
+from topoopt.bandwidth.model.time_model import compile_time
 from topoopt.bandwidth.solve.optimise import GAP, optimise
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 from topoopt.bandwidth.solve.question import AllocationTerms, Question

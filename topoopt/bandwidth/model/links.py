@@ -8,12 +8,12 @@ node for each of its groups.
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
 from codesign_base.rows import starts
-from routing.network import FloatArray, IntArray, Network
+from routing.network import Network
 from routing.routes import Routes
 from topoopt.bandwidth.model.network import MultiDimNetwork
-from topoopt.bandwidth.model.time_model import Floats
 from topoopt.topology.zoo.blocks import BuildingBlock
 
 MOST_HOSTS = 65_536
@@ -29,7 +29,7 @@ def strides(network: MultiDimNetwork) -> tuple[int, ...]:
     return tuple(found)
 
 
-def unit_links(network: MultiDimNetwork) -> tuple[Network, IntArray]:
+def unit_links(network: MultiDimNetwork) -> tuple[Network, Ints]:
     """Return the links of a network, each with its share of the bandwidth of its dimension.
 
     Parameters
@@ -152,11 +152,11 @@ def dimension_routes(network: MultiDimNetwork, links: Network) -> Routes:
     pairs = np.arange(n_hosts * n_hosts)
     here, goal = pairs // n_hosts, pairs % n_hosts
     latency = np.zeros(len(pairs))
-    entries: list[tuple[IntArray, IntArray, FloatArray]] = []
+    entries: list[tuple[Ints, Ints, Floats]] = []
     keys = links.source * links.nodes + links.target
     switch = n_hosts
 
-    def use(chosen: IntArray, source: IntArray, target: IntArray, share: FloatArray) -> None:
+    def use(chosen: Ints, source: Ints, target: Ints, share: Floats) -> None:
         at = np.searchsorted(keys, source * links.nodes + target)
         entries.append((chosen, at, share))
 

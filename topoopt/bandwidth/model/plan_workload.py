@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from parallelism.graph import ModelGraph
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.bandwidth.model.collectives import Collective, PartialGroups, pattern
@@ -21,7 +22,6 @@ from topoopt.bandwidth.model.expressions import Expr, comm, compute, total
 from topoopt.bandwidth.model.links import PairLoads
 from topoopt.bandwidth.model.loops import LayerTimes
 from topoopt.bandwidth.model.network import MultiDimNetwork
-from topoopt.bandwidth.model.time_model import Floats
 from topoopt.topology.zoo.blocks import BuildingBlock
 
 

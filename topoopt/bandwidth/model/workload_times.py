@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base.arrays import Floats
 from topoopt.bandwidth.model.expressions import Expr, total
 from topoopt.bandwidth.model.loops import LayerTimes, Loop, TrainingLoop, add_up
-from topoopt.bandwidth.model.time_model import Floats, TimeModel, compile_time
+from topoopt.bandwidth.model.time_model import TimeModel, compile_time
 
 # Times within this relative distance of each other differ by rounding.
 _TIE = 1e-6

@@ -6,7 +6,8 @@ from math import prod
 
 import numpy as np
 
-from topoopt.bandwidth.model.time_model import Floats, Ints, TimeModel
+from codesign_base.arrays import Floats, Ints
+from topoopt.bandwidth.model.time_model import TimeModel
 from topoopt.bandwidth.solve.certificate import Certificate
 from topoopt.bandwidth.solve.constraints import Constraints
 from topoopt.bandwidth.solve.optimise import optimise

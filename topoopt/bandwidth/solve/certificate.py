@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from topoopt.bandwidth.model.time_model import Floats
+from codesign_base.arrays import Floats
 from topoopt.bandwidth.solve.conic import ConicSolution
 from topoopt.bandwidth.solve.form import ConvexForm
 

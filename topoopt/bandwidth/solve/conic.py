@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from topoopt.bandwidth.model.time_model import Floats, Ints
+from codesign_base.arrays import Floats, Ints
 from topoopt.bandwidth.solve.form import ConvexForm, form_nodes
 
 

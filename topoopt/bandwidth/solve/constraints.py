@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from topoopt.bandwidth.model.cost import GBYTE
-from topoopt.bandwidth.model.time_model import Floats
 from topoopt.problem.units import parse_bandwidth
 
 _TOKEN = re.compile(

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
-from topoopt.bandwidth.model.time_model import Floats
+from codesign_base.arrays import Floats
 from topoopt.bandwidth.solve.optimise import GAP, optimise
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 from topoopt.problem.units import format_time

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arrays import Floats
 from codesign_base.counted import counted
-from topoopt.bandwidth.model.time_model import Floats
 from topoopt.bandwidth.solve.boxes import BoxSearch
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 from topoopt.bandwidth.solve.solver import Solution, solution_of, solve

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from topoopt.bandwidth.model.time_model import Floats, Ints
+from codesign_base.arrays import Floats, Ints
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from topoopt.bandwidth.model.time_model import Floats
+from codesign_base.arrays import Floats
 from topoopt.bandwidth.solve.certificate import Certificate, prove
 from topoopt.bandwidth.solve.conic import solve_conic
 from topoopt.bandwidth.solve.form import from_form, make_form, to_form

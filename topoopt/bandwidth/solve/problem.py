@@ -6,7 +6,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from topoopt.bandwidth.model.time_model import Floats, TimeModel
+from codesign_base.arrays import Floats
+from topoopt.bandwidth.model.time_model import TimeModel
 from topoopt.bandwidth.solve.constraints import Constraints
 
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from topoopt.bandwidth.model.collectives import PartialGroups
 from topoopt.bandwidth.model.cost import CostModel, cost_coefficients, default_cost
 from topoopt.bandwidth.model.loops import Loop, TrainingLoop
 from topoopt.bandwidth.model.network import MultiDimNetwork
-from topoopt.bandwidth.model.time_model import Floats, TimeModel
+from topoopt.bandwidth.model.time_model import TimeModel
 from topoopt.bandwidth.solve.constraints import Constraints, budget_constraint, parse_constraints
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 

@@ -7,7 +7,8 @@ functions, and over all b of a sum or a cost it has a closed minimum (Cauchy and
 
 import numpy as np
 
-from topoopt.bandwidth.model.time_model import Floats, TimeModel
+from codesign_base.arrays import Floats
+from topoopt.bandwidth.model.time_model import TimeModel
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 
 _ROUNDS = 6

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from codesign_base import InputError
-from topoopt.bandwidth.model.time_model import Floats
+from codesign_base.arrays import Floats
 from topoopt.problem.units import parse_bandwidth
 
 _DIMENSIONS = re.compile(r"\s*(b[0-9]+(?:\s*,\s*b[0-9]+)*)\s*:(.*)", re.DOTALL)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from codesign_base.counted import counted
-from topoopt.bandwidth.model.time_model import Floats
 from topoopt.bandwidth.solve.certificate import Certificate
 from topoopt.bandwidth.solve.diagnose import check_problem, refuse
 from topoopt.bandwidth.solve.optimise import GAP, optimise, relative_gap, repair

@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from topoopt.bandwidth.model.time_model import Floats, Ints, TimeModel
+from codesign_base.arrays import Floats, Ints
+from topoopt.bandwidth.model.time_model import TimeModel
 from topoopt.bandwidth.solve.certificate import Certificate
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 

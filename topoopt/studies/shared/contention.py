@@ -7,8 +7,9 @@ from math import ceil
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Floats
 from parallelism.joining import in_turn, side_by_side
-from parallelism.taskgraph import FloatArray, TaskGraph
+from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.simulate import score
@@ -48,7 +49,7 @@ class Contention:
         Tasks of the joint graph.
     """
 
-    times: tuple[FloatArray, ...]
+    times: tuple[Floats, ...]
     window_s: float
     tasks: int
 
@@ -133,7 +134,7 @@ def _simulated(
     fabric: Fabric,
     tenants: Sequence[Tenant],
     alone: Sequence[float],
-    phases: FloatArray,
+    phases: Floats,
     window: float,
 ) -> Contention:
     # Contention hardly ever makes an iteration faster; one more covers the phase, one that.

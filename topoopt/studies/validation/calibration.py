@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import least_squares
 
-from parallelism.taskgraph import FloatArray
+from codesign_base.arrays import Floats
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import STACKS
 from topoopt.studies.validation.llm import run_case
@@ -63,7 +63,7 @@ def fit(runs: list[PublishedRun], stack: str) -> list[float]:
         for names, _, _ in numbers
     ]
 
-    def residuals(at: FloatArray) -> FloatArray:
+    def residuals(at: Floats) -> Floats:
         return np.array(errors(runs, stack, [float(value) for value in at]))
 
     found = least_squares(

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from codesign_base import InputError
-from routing.network import IntArray, Network
+from codesign_base.arrays import Ints
+from routing.network import Network
 from topoopt.topology.cables import both_ways, check_rates
 
 SWITCH_PORTS = 64
@@ -61,8 +62,8 @@ def hamming_mesh(sizes: Sequence[int], bandwidth: float, latency: float) -> Netw
     servers = rows * columns
     check_rates(servers, bandwidth, latency)
     grid = np.arange(servers, 2 * servers, dtype=np.int64).reshape(rows, columns)
-    low: list[IntArray] = [np.arange(servers, dtype=np.int64)]
-    high: list[IntArray] = [np.arange(servers, 2 * servers, dtype=np.int64)]
+    low: list[Ints] = [np.arange(servers, dtype=np.int64)]
+    high: list[Ints] = [np.arange(servers, 2 * servers, dtype=np.int64)]
     first = 2 * servers
     for lines, length in ((grid, wide), (grid.T, tall)):
         count, size = lines.shape

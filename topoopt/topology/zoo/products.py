@@ -6,8 +6,9 @@ from math import prod
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
-from routing.network import IntArray, Network
+from routing.network import Network
 from topoopt.topology.cables import both_ways, check_rates
 from topoopt.topology.zoo.blocks import BuildingBlock
 
@@ -101,8 +102,8 @@ def product(
     grid = np.arange(servers, dtype=np.int64).reshape(sizes)
     switched = any(kind is BuildingBlock.SWITCH and size > 1 for kind, size in blocks)
     first = servers if switched else 0  # the nodes that forward
-    low: list[IntArray] = []
-    high: list[IntArray] = []
+    low: list[Ints] = []
+    high: list[Ints] = []
     switches = servers if switched else 0
     ports = 0
     for axis, (kind, size) in enumerate(blocks):

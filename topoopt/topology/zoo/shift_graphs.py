@@ -8,8 +8,9 @@ and Kuhl (1980).
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arrays import Ints
 from codesign_base.counted import counted
-from routing.network import IntArray, Network
+from routing.network import Network
 from topoopt.topology.cables import check_rates
 from topoopt.topology.wiring import DegreeTooSmallError, is_strongly_connected
 
@@ -55,7 +56,7 @@ def kautz(servers: int, degree: int, bandwidth: float, latency: float) -> Networ
     return _wired("Kautz", (-at * degree - steps) % servers, bandwidth, latency)
 
 
-def _wired(name: str, target: IntArray, bandwidth: float, latency: float) -> Network:
+def _wired(name: str, target: Ints, bandwidth: float, latency: float) -> Network:
     servers, degree = target.shape
     if degree < 1:
         raise InputError(f"{name} of degree {degree}; give at least 1 port a server")

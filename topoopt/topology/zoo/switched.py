@@ -10,7 +10,8 @@ from math import ceil, isfinite, sqrt
 import numpy as np
 
 from codesign_base import InputError
-from routing.network import IntArray, Network
+from codesign_base.arrays import Ints
+from routing.network import Network
 from topoopt.topology.cables import both_ways, check_rates
 
 RAIL_SWITCH = 64
@@ -149,7 +150,7 @@ def rail_only(
 
 def _two_tiers(
     name: str,
-    leaf: IntArray,
+    leaf: Ints,
     below: int,
     bandwidth: float,
     latency: float,

@@ -11,7 +11,8 @@ from math import prod
 import numpy as np
 
 from codesign_base import InputError
-from routing.network import IntArray, Network
+from codesign_base.arrays import Ints
+from routing.network import Network
 from topoopt.topology.cables import both_ways, check_rates
 
 
@@ -55,8 +56,8 @@ def twisted_torus(dims: Sequence[int], bandwidth: float, latency: float) -> Netw
     check_rates(servers, bandwidth, latency)
     number = np.arange(servers, dtype=np.int64)
     place = np.array(np.unravel_index(number, sizes))
-    low: list[IntArray] = []
-    high: list[IntArray] = []
+    low: list[Ints] = []
+    high: list[Ints] = []
     for axis, size in enumerate(sizes):
         ahead = place.copy()
         ahead[axis] += 1
