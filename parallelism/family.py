@@ -1,7 +1,8 @@
 """Families of parallelizations: what may vary when a job is spread over servers.
 
-Everything after the task graph (wiring, routes, simulation, bounds of one task graph, plans,
-studies) sees a family through `Family` alone. Two exist: operators split one by one
+Everything after the task graph (wiring, routes, simulation, bounds of one task graph, studies)
+sees a family through `Family` alone; bounds over everything, searches, and what shows or checks
+a parallelization know which it is. Two exist: operators split one by one
 (`parallelism.operator_family`), and layouts of a transformer (`parallelism.transformers.family`).
 """
 
@@ -31,6 +32,9 @@ class Family(Protocol[P]):
         Options that say nothing for this family, and why: what follows "X is given, but".
     overlaps : bool
         Whether iterations can overlap, so that a schedule may have no barrier between them.
+    enumerated : bool
+        Whether all parallelizations are listed, so that few of them are wired, each in all ways;
+        not proposed one after another by moves, of which hundreds are.
     servers : int
     batch : int
         Samples of an iteration.
@@ -42,6 +46,7 @@ class Family(Protocol[P]):
     noun: ClassVar[str]
     refused: ClassVar[Mapping[str, str]]
     overlaps: ClassVar[bool]
+    enumerated: ClassVar[bool]
 
     @property
     def servers(self) -> int: ...  # noqa: D102
@@ -60,6 +65,25 @@ class Family(Protocol[P]):
 
     def memory(self, parallelization: P, /) -> Floats:
         """Return the bytes that a GPU needs, of each server or of each pipeline stage."""
+        ...
+
+    def least_seconds(self, parallelization: P, /) -> float:
+        """Return what no iteration is shorter than, known before its tasks are made; or 0."""
+        ...
+
+    def in_buckets(self, packet_bytes: float, /) -> "Family[P]":
+        """Return the same with gradients fused that have less than a packet for each server.
+
+        0: each is reduced by itself. A family that fuses all gradients anyway returns itself.
+        """
+        ...
+
+    def tokens_per_s(self, seconds: float, /) -> float | None:
+        """Return the tokens trained with in a second; None where samples have none."""
+        ...
+
+    def utilisation(self, seconds: float, /) -> float | None:
+        """Return the share of the GPUs' peak that the model's own operations take, if told."""
         ...
 
     def on(self, servers: int, batch: int, /) -> "Family[P]":

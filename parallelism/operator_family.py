@@ -65,6 +65,7 @@ class OperatorFamily:
     kind: ClassVar[str] = "operators"
     noun: ClassVar[str] = "strategy"
     overlaps: ClassVar[bool] = True
+    enumerated: ClassVar[bool] = False
     refused: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("sequence", "mtp_layers"), _IN_GRAPH),
         **dict.fromkeys(
@@ -123,6 +124,17 @@ class OperatorFamily:
         Tasks are counted of one microbatch.
         """
         return self.builder.port_load(strategy, self.packet_bytes)
+
+    def in_buckets(self, packet_bytes: float) -> "OperatorFamily":
+        """Return the same with gradients fused that have less than a packet for each server."""
+        same = packet_bytes == self.packet_bytes
+        return self if same else replace(self, packet_bytes=packet_bytes)
+
+    def tokens_per_s(self, seconds: float) -> None:
+        """Return None: a sample of a graph is no sequence of tokens."""
+
+    def utilisation(self, seconds: float) -> None:
+        """Return None: a graph's operations have no convention of counting."""
 
     def least_seconds(self, strategy: Strategy) -> float:
         """Return the seconds of the busiest device, which no iteration is shorter than."""

@@ -99,6 +99,7 @@ class LayoutFamily:
     kind: ClassVar[str] = "layouts"
     noun: ClassVar[str] = "layout"
     overlaps: ClassVar[bool] = False
+    enumerated: ClassVar[bool] = True
     refused: ClassVar[Mapping[str, str]] = {
         **dict.fromkeys(("batch_per_gpu", "profile", "compute", "optimizer"), _OPERATORS_ONLY),
         **dict.fromkeys(("parameter_splits", "method", "faithful"), _OPERATORS_ONLY),
@@ -183,6 +184,14 @@ class LayoutFamily:
         """
         gpus = self.server.gpus
         return [Placement(layout, gpus, order) for order in different_orders(layout, gpus)]
+
+    def least_seconds(self, placement: Placement) -> float:
+        """Return 0: bounds of layouts are known before these are placed."""
+        return 0.0
+
+    def in_buckets(self, packet_bytes: float) -> "LayoutFamily":
+        """Return the family: gradients of a part are fused in any case."""
+        return self
 
     def loads(self, placement: Placement, far: Set[str] | None = None) -> Loads:
         """Return what a placed layout asks of devices and network; see `loads_of`."""

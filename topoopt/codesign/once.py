@@ -267,8 +267,8 @@ def _assemble(
         allreduce_bytes=traffic.allreduce_sent(),
         transfer_bytes=traffic.transfer_sent(),
         memory_per_gpu_bytes=float(family.memory(pair.strategy).max()),
-        tokens_per_s=family.tokens_per_s(simulated.time) if layouts else None,
-        model_flops_utilisation=family.utilisation(simulated.time) if layouts else None,
+        tokens_per_s=family.tokens_per_s(simulated.time),
+        model_flops_utilisation=family.utilisation(simulated.time),
         baselines=compared,
         named_strategies_s={
             name: float(time) if np.isfinite(time) else None for name, time in result.named.items()

@@ -71,8 +71,9 @@ def in_other_buckets(
         The same where the problem has no buckets, or no gradient needs one.
     """
     plain, family = problem.unfused, problem.family
-    if plain is problem or not isinstance(family, OperatorFamily):
+    if plain is problem:
         return took
+    assert isinstance(family, OperatorFamily)  # no other one has buckets of its own
     tasks = plain.family.represented(parallelization)
     if packet_bucket(tasks, family.packet_bytes) is None:
         return took

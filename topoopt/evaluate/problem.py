@@ -9,7 +9,6 @@ from typing_extensions import TypeVar
 from parallelism.builder_rows import PortLoad
 from parallelism.family import Family
 from parallelism.operator_family import OperatorFamily
-from parallelism.transformers.family import LayoutFamily
 from routing.routes import tabled
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import PACKETS
@@ -81,18 +80,18 @@ class Problem(Generic[F_co]):
     @property
     def fused(self) -> "Problem[F_co]":
         """The same, with gradients in buckets where the options leave none below a packet."""
-        if self.options.scheduling != "fused" or not isinstance(self.family, OperatorFamily):
+        if self.options.scheduling != "fused":
             return self
-        family: Any = replace(self.family, packet_bytes=PACKETS.segment_bytes)
-        return replace(self, family=family)
+        return self._in_buckets(PACKETS.segment_bytes)
 
     @property
     def unfused(self) -> "Problem[F_co]":
         """The same, with every gradient reduced by itself."""
-        if not isinstance(self.family, OperatorFamily) or not self.family.packet_bytes:
-            return self
-        family: Any = replace(self.family, packet_bytes=0.0)
-        return replace(self, family=family)
+        return self._in_buckets(0.0)
+
+    def _in_buckets(self, packet_bytes: float) -> "Problem[F_co]":
+        family: Any = self.family.in_buckets(packet_bytes)
+        return self if family is self.family else replace(self, family=family)
 
     def scored(self, score: ScoreKind) -> "Problem[F_co]":
         """Return the same with another kind of score."""
@@ -104,12 +103,12 @@ class Problem(Generic[F_co]):
 
         On many servers every task graph of operators, and every set of routes, takes seconds.
         """
-        return isinstance(self.family, OperatorFamily) and not tabled(self.family.servers)
+        return not self.family.enumerated and not tabled(self.family.servers)
 
     @property
     def baseline_work(self) -> float:
         """Work that simulations on a fabric to compare with may take, as of a `Scorer`."""
-        whole = isinstance(self.family, OperatorFamily) and not self.spares
+        whole = not self.family.enumerated and not self.spares
         return float("inf") if whole else BASELINE_WORK
 
     @property
@@ -118,16 +117,13 @@ class Problem(Generic[F_co]):
 
         On many servers the tasks of a wiring without symmetry fill memory.
         """
-        layouts = isinstance(self.family, LayoutFamily)
-        return BASELINE_WORK if layouts and not tabled(self.family.servers) else float("inf")
+        cut = self.family.enumerated and not tabled(self.family.servers)
+        return BASELINE_WORK if cut else float("inf")
 
     def least_seconds(self, parallelization: Any) -> float:
         """Return seconds that no iteration is shorter than, known before its tasks are made."""
-        family: Any = self.family
-        if not isinstance(family, OperatorFamily):
-            return 0.0
         # Sums in another order must not rule out what is exactly as fast.
-        return family.least_seconds(parallelization) * (1.0 - 1e-9)
+        return self.family.least_seconds(parallelization) * (1.0 - 1e-9)
 
     def port_load(self, parallelization: Any) -> PortLoad:
         """Return what each server sends, known before tasks are made, where `spares`."""

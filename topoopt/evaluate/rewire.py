@@ -9,7 +9,6 @@ import numpy as np
 from codesign_base import InputError
 from codesign_base.arrays import Floats
 from parallelism.family import Family, P
-from parallelism.operator_family import OperatorFamily
 from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from routing.routes import tabled
 from topoopt.base.side_by_side import in_twos
@@ -140,7 +139,7 @@ class Rewirer(Generic[P]):
         # K shortest paths take longer than all else of a candidate, and hardly ever make another
         # wiring the best.
         several = {Routing.ECMP, Routing.K_SHORTEST} <= set(self.options.routings(servers))
-        costly = isinstance(problem.family, OperatorFamily) and self.tolerance > 0.0
+        costly = not self.family.enumerated and self.tolerance > 0.0
         self._spared = several and (costly or self._many)
         self._alone = no_network(1) if self.cluster.servers == 1 else None
 
@@ -264,7 +263,7 @@ class Rewirer(Generic[P]):
     def _exhausted(self, tasks: TaskGraph, best: "_Best") -> bool:
         """Say whether no wiring of a strategy is faster by as much as a stage must gain."""
         gain = self.options.spent.least_gain
-        if best.found is None or gain <= 0.0 or not isinstance(self.family, OperatorFamily):
+        if best.found is None or gain <= 0.0 or self.family.enumerated:
             return False
         if self.problem.score != "fluid" or self._many:
             return False

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from parallelism.family import Family, P
-from parallelism.operator_family import OperatorFamily
 from parallelism.taskgraph import TaskGraph, Traffic
 from routing.routes import tabled
 from topoopt.evaluate.drawn import drawn_topologies
@@ -108,7 +107,7 @@ def wirings(
     yield from drawn_topologies(cluster, problem.seed)
     # Groups that all exchange among themselves, as tokens go to experts. For operators this
     # has made no plan faster, at up to a tenth of the search's time.
-    if not isinstance(problem.family, OperatorFamily):
+    if problem.family.enumerated:
         yield from exchange_wirings(
             traffic, cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model
         )

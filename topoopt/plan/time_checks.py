@@ -39,12 +39,10 @@ def check_times(plan: Plan, rebuilt: Rebuilt) -> None:
 def _check_rates(plan: Plan, rebuilt: Rebuilt, time: float) -> None:
     """Tokens a second and utilisation follow from the time of a transformer; others have none."""
     family = rebuilt.family
-    expected: dict[str, float | None] = {"tokens_per_s": None, "model_flops_utilisation": None}
-    if isinstance(family, LayoutFamily):
-        expected = {
-            "tokens_per_s": family.tokens_per_s(time),
-            "model_flops_utilisation": family.utilisation(time),
-        }
+    expected: dict[str, float | None] = {
+        "tokens_per_s": family.tokens_per_s(time),
+        "model_flops_utilisation": family.utilisation(time),
+    }
     for name, value in expected.items():
         stated = getattr(plan, name)
         if value is None or stated is None:
