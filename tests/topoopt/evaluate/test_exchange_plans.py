@@ -84,7 +84,8 @@ def test_others_are_tried_on_the_best_wirings(problem) -> None:
 
 def test_a_plan_of_meshes_verifies(tmp_path, monkeypatch) -> None:
     megatron = lambda family, layout: [Placement(layout, family.server.gpus)]  # noqa: E731
-    monkeypatch.setattr(LayoutFamily, "placements", megatron)
+    for some in ("placements", "unlike_placements"):
+        monkeypatch.setattr(LayoutFamily, some, megatron)
     plan = to.co_optimize(JOB, CLUSTER, OPTIONS, baselines=("ideal-switch",))
     links = {(link.source, link.target) for link in plan.links}
     assert all((a, b) in links for a in range(4) for b in range(4) if a != b)
