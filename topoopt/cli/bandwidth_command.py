@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from topoopt.base.option_groups import Options, option, takes
 from topoopt.cli import common
 
 if TYPE_CHECKING:
+    from codesign_base.arrays import Floats
     from topoopt.bandwidth.allocate import Allocation
     from topoopt.bandwidth.explore.sweep import Sweep, SweepProgress
     from topoopt.bandwidth.model.network import MultiDimNetwork
