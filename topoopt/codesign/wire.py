@@ -84,6 +84,9 @@ class _OneTaskGraph:
     """What a search asks of a family, where there is one parallelization only: its task graph."""
 
     memory_limit = 1.0
+    enumerated = True
+    # As of few servers: simulations are not cut short where there is nothing else to try.
+    servers = 0
 
     def represented(self, tasks: TaskGraph) -> TaskGraph:
         return tasks
