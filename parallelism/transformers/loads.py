@@ -21,7 +21,7 @@ from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.iteration import optimizer_seconds
 from parallelism.transformers.layout import SPLIT, Layout
-from parallelism.transformers.links import GroupPlacement, Links, collective_seconds, near_links
+from parallelism.transformers.links import Links, near_links
 from parallelism.transformers.pass_seconds import (
     PassSeconds,
     layer_seconds,
@@ -160,8 +160,8 @@ def loads_of(
     if not stays.any():
         return found
     # What the parts of one server send each other takes its own links, and the sender's time.
-    size = found.boundary_bytes / placement.layout.tensor * near_links(server).inter_efficiency
-    once = collective_seconds("send", size, GroupPlacement(2, 2), near_links(server))
+    rate = placement.layout.tensor * found.gather_rate
+    once = found.boundary_bytes / rate + near_links(server).intra_latency
     seconds = found.seconds.copy()
     seconds[PassKind.FORWARD, :-1] += once * stays
     seconds[PassKind.BACKWARD, 1:] += once * stays

@@ -121,10 +121,10 @@ def look_at(problem: Problem[LayoutFamily], layouts: Sequence[Layout], best: flo
             if known or bound.seconds <= _HOPEFUL * best:
                 places = family.unlike_placements(layout)
                 times = [family.estimate(each, wirings.port_rate, schedule) for each in places]
+                least = min(times)
                 # No network is faster than the bound, which counts hops.
-                least = max(min(times), bound.seconds)
-                placed = places[times.index(min(times))], least
-                best = min(best, least)
+                placed = places[times.index(least)], max(least, bound.seconds)
+                best = min(best, placed[1])
         found.append(Looked(memory, passes, bound, placed))
     return found
 
