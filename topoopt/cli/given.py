@@ -200,8 +200,7 @@ def make_options(given: Mapping[str, Any], **more: Any) -> "SearchOptions":
 
 def _refuse(context: typer.Context, refused: Mapping[str, str], more: str = "") -> None:
     """Refuse options that say nothing for the family of a model."""
-    names = {*JOB, *SEARCH, "checkpoint"}
-    for name in names:
+    for name in (*JOB, *SEARCH, "checkpoint"):  # in their order: the first one is named
         reason = refused.get(_FIELDS.get(name, name))
         if reason is not None:
             common.refuse_given(context, (name,), reason + (more if "graph" in reason else ""))
