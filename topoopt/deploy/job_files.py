@@ -20,7 +20,7 @@ from topoopt.deploy.nccl_tuner import nccl_tuner
 from topoopt.deploy.pipeline_order import pipeline_csv
 from topoopt.deploy.tables import write_table
 from topoopt.plan.plan import Plan
-from topoopt.plan.ranks import Rank, fills_servers_in_order, ranks_of
+from topoopt.plan.ranks import Rank, ranks_of
 from topoopt.plan.rebuild import rebuild
 from topoopt.problem.units import format_time
 
@@ -56,12 +56,7 @@ def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
         files |= found
         notes += said
     if question_of(plan) is not None:
-        files["torchrun.sh"] = _torchrun(made)
-        if not fills_servers_in_order(plan, ranks):
-            notes.append(
-                "ranks do not fill hosts one by one in the plan's placement: torchrun.sh does not "
-                "give it; start the job with a launcher that reads job/rankfile"
-            )
+        files["torchrun.sh"] = _torchrun(made, ranks)
     else:
         notes.append(
             "launch settings are made for plans by layouts; operators and their shards are in "
@@ -154,17 +149,43 @@ def _rankfile(made: Deployment, ranks: list[Rank]) -> str:
     )
 
 
-def _torchrun(made: Deployment) -> str:
+def _torchrun(made: Deployment, ranks: list[Rank]) -> str:
     gpus = made.plan.job.server.gpus
-    return (
-        "#!/bin/sh\n"
-        "# On host number N (the order of job/hostfile): sh torchrun.sh N SCRIPT ARGUMENTS...\n"
-        "set -eu\n"
-        "node=$1\n"
-        "shift\n"
+    start = (
         f"exec torchrun --nnodes {made.plan.cluster.servers} --nproc-per-node {gpus} "
-        f'--node-rank "$node" --master-addr {made.reached_at(0)} --master-port {MASTER_PORT} "$@"\n'
+        f'--node-rank "$node" --master-addr {made.reached_at(0)} --master-port {MASTER_PORT} '
     )
+    lines = [
+        "#!/bin/sh",
+        "# On host number N (the order of job/hostfile): sh torchrun.sh N SCRIPT ARGUMENTS...",
+        "set -eu",
+        "node=$1",
+        "shift",
+    ]
+    if all((rank.server, rank.gpu) == divmod(rank.number, gpus) for rank in ranks):
+        lines.append(f'{start}"$@"')
+    else:
+        on: dict[int, list[Rank]] = {server: [] for server in made.servers}
+        for rank in sorted(ranks, key=lambda rank: rank.gpu):
+            on[rank.server].append(rank)
+        lines += [
+            "# torchrun numbers ranks host by host; these are the plan's, in the order of GPUs.",
+            "case $node in",
+            *(f"  {host}) ranks='{' '.join(str(rank.number) for rank in here)}' ;;"
+              for host, here in on.items()),
+            "esac",
+            # The store is the agents', so that it does not matter which process is rank 0.
+            f"{start}--no-python sh -c '",
+            "  gpu=0",
+            "  for RANK in $1; do",
+            '    if [ "$gpu" = "$LOCAL_RANK" ]; then break; fi',
+            "    gpu=$((gpu + 1))",
+            "  done",
+            "  shift",
+            "  export RANK",
+            """  exec python "$@"' sh "$ranks" "$@\"""",
+        ]  # fmt: skip
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _nccl(made: Deployment, server: int) -> str:

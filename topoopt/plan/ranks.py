@@ -53,12 +53,6 @@ def ranks_of(plan: Plan) -> list[Rank]:
     return ranks
 
 
-def fills_servers_in_order(plan: Plan, ranks: list[Rank]) -> bool:
-    """Whether ranks fill servers one by one, as launchers without a rank file place them."""
-    gpus = plan.job.server.gpus
-    return all((rank.server, rank.gpu) == divmod(rank.number, gpus) for rank in ranks)
-
-
 def ring_ranks(orders: list[tuple[int, ...]], ranks: list[Rank]) -> list[list[int]]:
     """Return rings of servers as rings of the ranks on them, in the numbers of their group.
 

@@ -3,6 +3,9 @@
 import csv
 import io
 import itertools
+import os
+import subprocess
+import sys
 from collections import defaultdict
 from dataclasses import replace
 
@@ -22,7 +25,7 @@ from topoopt.deploy.deployment import deployment
 from topoopt.deploy.job_files import job_files
 from topoopt.deploy.launch import question_of
 from topoopt.deploy.msccl_files import chunk_paths, token_groups
-from topoopt.plan.ranks import fills_servers_in_order, ranks_of, ring_ranks
+from topoopt.plan.ranks import ranks_of, ring_ranks
 from topoopt.plan.rebuild import rebuild_fabric
 
 
@@ -63,8 +66,48 @@ def test_ranks_are_numbered_as_megatron_does(tensor, context, data, pipeline, or
     for rank in ranks:
         at = rank.place
         assert rank.server == placement.home[at["context"], at["data"], at["pipeline"]]
-    if order == AXES:
-        assert fills_servers_in_order(plan, ranks)
+
+
+TORCHRUN = """#!/bin/sh
+# As torchrun does, one after another: ranks host by host, the script by python or as it is.
+while [ "${1#--n}" != "$1" ] || [ "${1#--master}" != "$1" ]; do
+  case $1 in
+    --nproc-per-node) gpus=$2; shift ;;
+    --node-rank) node=$2; shift ;;
+    --no-python) whole=yes ;;
+    *) shift ;;
+  esac
+  shift
+done
+for LOCAL_RANK in $(seq 0 $((gpus - 1))); do
+  RANK=$((node * gpus + LOCAL_RANK))
+  export LOCAL_RANK RANK
+  if [ "${whole-}" ]; then "$@"; else python "$@"; fi
+done
+"""
+
+
+@pytest.mark.parametrize("order", [AXES, ("pipeline", "data", "context")])
+def test_torchrun_starts_the_ranks_that_the_plan_places(order, tmp_path):
+    plan = pipelined_plan()
+    gpus = plan.job.server.gpus
+    layout = Layout(data=2, context=2, pipeline=plan.cluster.servers * gpus // 4)
+    record = replace(plan.parallelization, layout=layout, order=order)
+    made = deployment(replace(plan, parallelization=record))
+    (tmp_path / "python").symlink_to(sys.executable)
+    (tmp_path / "torchrun").write_text(TORCHRUN)
+    (tmp_path / "torchrun").chmod(0o755)
+    (tmp_path / "torchrun.sh").write_text(job_files(made)[0]["torchrun.sh"])
+    show = "import os, sys; print(os.environ['RANK'], os.environ['LOCAL_RANK'], *sys.argv[1:])"
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    for server in made.servers:
+        started = subprocess.run(
+            ["sh", str(tmp_path / "torchrun.sh"), str(server), "-c", show, "two words"],
+            env=os.environ | {"PATH": path}, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        here = [rank for rank in ranks_of(made.plan) if rank.server == server]
+        expected = {f"{rank.number} {rank.gpu} two words" for rank in here}
+        assert set(started.stdout.splitlines()) == expected and len(expected) == gpus
 
 
 def named_groups(plan, ranks):
