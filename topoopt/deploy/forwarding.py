@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from routing.network import Network, NodePath
+from routing.pair_paths import pair_paths
 from routing.routes import Routes
 from topoopt.deploy.cabling import Cabling, End
 
@@ -123,56 +124,6 @@ def whole_weights(shares: tuple[float, ...]) -> tuple[int, ...]:
     return best[1]
 
 
-def paths_of_pair(
-    network: Network, routes: Routes, source: int, target: int
-) -> list[tuple[NodePath, float]]:
-    """Return a pair's routes as paths of servers with shares, the largest first.
-
-    A flow is taken apart by its widest remaining path, so there are at most as many paths as
-    links.
-
-    Parameters
-    ----------
-    network : Network
-    routes : Routes
-    source, target : int
-    """
-    links, weights = routes.row(source, target)
-    left: dict[int, dict[int, float]] = {}
-    for link, weight in zip(links.tolist(), weights.tolist(), strict=True):
-        left.setdefault(int(network.source[link]), {})[int(network.target[link])] = weight
-    found: list[tuple[NodePath, float]] = []
-    while True:
-        path = _widest(left, source, target)
-        if path is None:
-            return sorted(found, key=lambda each: (-each[1], each[0]))
-        share = min(left[a][b] for a, b in pairwise(path))
-        for a, b in pairwise(path):
-            left[a][b] -= share
-        found.append((path, share))
-
-
-def _widest(left: Mapping[int, Mapping[int, float]], source: int, target: int) -> NodePath | None:
-    """Return the path whose least share is largest; shorter, then lower ones where equal."""
-    width: dict[int, float] = {source: np.inf}
-    path: dict[int, NodePath] = {source: (source,)}
-    done: set[int] = set()
-    while open_nodes := [node for node in width if node not in done]:
-        node = min(open_nodes, key=lambda v: (-width[v], len(path[v]), path[v]))
-        if node == target:
-            return path[node]
-        done.add(node)
-        for ahead, share in sorted(left.get(node, {}).items()):
-            reach = min(width[node], share)
-            better = (reach, -len(path[node]) - 1) > (
-                width.get(ahead, 0.0),
-                -len(path.get(ahead, ())),
-            )
-            if share > _DUST and ahead not in done and better:
-                width[ahead], path[ahead] = reach, (*path[node], ahead)
-    return None
-
-
 @dataclass(frozen=True)
 class Channel:
     """Packets from one RDMA port to another, port by port.
@@ -241,7 +192,8 @@ def channels(network: Network, routes: Routes, cabling: Cabling) -> Channels:
         for target in range(routes.hosts):
             if source == target:
                 continue
-            for path, _ in paths_of_pair(network, routes, source, target):
+            paths = pair_paths(network, routes, source, target)
+            for path, _ in sorted(paths, key=lambda each: (-each[1], each[0])):
                 hops = _cables_of_path(path, source + target, cabling)
                 ends = hops[0][0], hops[-1][1]
                 if ends not in found:

@@ -9,8 +9,8 @@ from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.stages import mixing_stages
 from routing.network import NodePath
+from routing.pair_paths import pair_paths
 from topoopt.deploy.deployment import Deployment
-from topoopt.deploy.forwarding import paths_of_pair
 from topoopt.deploy.launch import question_of
 from topoopt.formats.msccl import ring_allgather, ring_allreduce, ring_reduce_scatter
 from topoopt.formats.msccl_alltoall import routed_alltoall
@@ -171,7 +171,7 @@ def _alltoalls(
         if len(servers) == 1:
             continue
         ways = {
-            (a, b): paths_of_pair(made.network, made.routes, a, b)
+            (a, b): pair_paths(made.network, made.routes, a, b)
             for a in servers
             for b in servers
             if a != b

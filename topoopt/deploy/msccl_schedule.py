@@ -7,8 +7,8 @@ from typing import Any
 from codesign_base import InputError
 from codesign_base.counted import counted
 from routing.network import NodePath
+from routing.pair_paths import pair_paths
 from routing.paths import ecmp_routes
-from topoopt.deploy.forwarding import paths_of_pair
 from topoopt.deploy.msccl_files import MOST_PATH_CHUNKS, chunk_paths
 from topoopt.formats.collective_check import check_schedule
 from topoopt.formats.msccl_alltoall import routed_alltoall
@@ -80,7 +80,7 @@ def _exchange(name: str, document: dict[str, Any], notes: list[str]) -> tuple[st
         network = network_of_document(dict(document["network"]), "network", "network")
         routes = ecmp_routes(network)
         for pair in permutations(rank, 2):
-            found[pair] = paths_of_pair(network, routes, *pair)
+            found[pair] = pair_paths(network, routes, *pair)
     parts = min(max(map(len, found.values())), MOST_PATH_CHUNKS)
     given = {pair: chunk_paths(ways, parts) for pair, ways in found.items()}
     notes.append(

@@ -28,6 +28,7 @@ from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import NodePath
+from routing.pair_paths import pair_paths
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import collective_rounds
@@ -36,7 +37,6 @@ from topoopt.fabric.timeline import Timeline
 from topoopt.formats.chakra_export import rounded_micros, untold
 from topoopt.formats.chakra_file import TraceNode, attributes, trace_bytes
 from topoopt.formats.chakra_schema import CollectiveCommType, NodeType
-from topoopt.formats.fbuf_paths import pair_paths
 
 GIBI = 2.0**30
 """Bytes of ASTRA-sim's "GB" in networks."""

@@ -13,11 +13,11 @@ from codesign_base.counted import counted
 from codesign_base.rows import starts
 from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
 from routing.network import Network
+from routing.pair_paths import pair_paths
 from routing.routes import Routes
 from topoopt.fabric.rings import Rings
 from topoopt.fabric.unrolled import unrolled
 from topoopt.formats.fbuf_file import MILLISECONDS, NO_NODE, FbufDevice, FbufFile, FbufTask
-from topoopt.formats.fbuf_paths import all_paths
 from topoopt.formats.fbuf_rings import brief, jump_lists
 
 DRAM_BANDWIDTH = 32.0 * 2**20 * MILLISECONDS
@@ -130,7 +130,7 @@ def fbuf_of(
             raise InputError(f"AllReduce group {brief(group)} has no rings; give its ring orders")
     sets = jump_lists(network, {group: rings[group] for group in used})
     conn = _connections(network, net_bandwidth)
-    counts, shares, lengths, hops = all_paths(network, routes)
+    counts, shares, lengths, hops = _all_paths(network, routes)
     ring_jumps = [jumps for size in sorted(sets) for jumps in sets[size]]
     return FbufFile(
         gpus_per_node=gpus_per_node,
@@ -294,3 +294,34 @@ def _tasks(
         "device_property": properties.astype(np.uint64),
         "device_bytes_per_ms": np.zeros(node.size, dtype=np.uint64),
     }
+
+
+def _all_paths(
+    network: Network, routes: Routes
+) -> tuple[list[int], list[float], list[int], list[int]]:
+    """Return paths a pair, shares, nodes a path and nodes, of every ordered pair of hosts.
+
+    A host has no path to itself.
+    """
+    hosts = routes.hosts
+    counts: list[int] = []
+    shares: list[float] = []
+    lengths: list[int] = []
+    hops: list[int] = []
+    unrouted = np.diff(routes.offsets) == 0
+    unrouted[:: hosts + 1] = False
+    if unrouted.any():
+        source, target = divmod(int(np.argmax(unrouted)), hosts)
+        raise InputError(
+            f"the pair {source}->{target} has no route, and a .fbuf file needs one for each; "
+            "route that pair"
+        )
+    for source in range(hosts):
+        for target in range(hosts):
+            paths = pair_paths(network, routes, source, target)
+            counts.append(len(paths))
+            for path, share in paths:
+                shares.append(share)
+                lengths.append(len(path))
+                hops.extend(path)
+    return counts, shares, lengths, hops

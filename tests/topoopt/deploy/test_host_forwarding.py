@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from small_plans import shared_bidirectional_plan, shared_layout_plan, shared_plan
 
 from routing.network import Network
+from routing.pair_paths import pair_paths
 from routing.paths import ecmp_routes, k_shortest_routes
 from topoopt.deploy.deployment import deployment
-from topoopt.deploy.forwarding import MOST_WEIGHT, leaving_shares, paths_of_pair, whole_weights
+from topoopt.deploy.forwarding import MOST_WEIGHT, leaving_shares, whole_weights
 
 PLANS = (shared_plan, shared_bidirectional_plan, shared_layout_plan)
 
@@ -59,7 +60,7 @@ def test_paths_add_up_to_the_flow(case):
     for source, target in itertools.permutations(range(network.hosts), 2):
         links, weights = routes.row(source, target)
         total = np.zeros(network.links)
-        for path, share in paths_of_pair(network, routes, source, target):
+        for path, share in pair_paths(network, routes, source, target):
             assert path[0] == source
             assert path[-1] == target
             assert len(set(path)) == len(path)

@@ -14,6 +14,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind, traffic_of
 from routing.coin_change import coin_change_routes
 from routing.network import Network
+from routing.pair_paths import pair_paths
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
@@ -23,7 +24,6 @@ from topoopt.formats.fbuf_check import COMPUTES, check_fbuf
 from topoopt.formats.fbuf_export import Updates, fbuf_of
 from topoopt.formats.fbuf_file import FbufTask
 from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
-from topoopt.formats.fbuf_paths import pair_paths
 from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf
 from topoopt.formats.fbuf_read import parse_fbuf
 from topoopt.formats.fbuf_rings import jump_list_orders, jump_lists

@@ -1,10 +1,8 @@
-"""From weighted links to explicit paths: the unit flow of every pair, taken apart exactly."""
+"""From weighted links to explicit paths: the unit flow of a pair, taken apart exactly."""
 
 import itertools
 from collections import deque
 from collections.abc import Iterator
-
-import numpy as np
 
 from codesign_base import InputError
 from routing.network import Network, NodePath
@@ -135,47 +133,3 @@ def _simple_paths(out: dict[int, list[int]], source: int, target: int) -> Iterat
             stack.append((path, at + 1))
             if choices[at] not in path:
                 stack.append(((*path, choices[at]), 0))
-
-
-def all_paths(
-    network: Network, routes: Routes
-) -> tuple[list[int], list[float], list[int], list[int]]:
-    """Return the paths of every ordered pair, and of every host with itself (none).
-
-    Parameters
-    ----------
-    network : Network
-    routes : Routes
-
-    Returns
-    -------
-    paths a pair, shares, nodes a path, nodes : lists of int (shares: float)
-        Pairs in order of source, then target.
-
-    Raises
-    ------
-    InputError
-        If a pair has no route, or one that is no set of paths.
-    """
-    hosts = routes.hosts
-    counts: list[int] = []
-    shares: list[float] = []
-    lengths: list[int] = []
-    hops: list[int] = []
-    unrouted = np.diff(routes.offsets) == 0
-    unrouted[:: hosts + 1] = False
-    if unrouted.any():
-        source, target = divmod(int(np.argmax(unrouted)), hosts)
-        raise InputError(
-            f"the pair {source}->{target} has no route, and a .fbuf file needs one for each; "
-            "route that pair"
-        )
-    for source in range(hosts):
-        for target in range(hosts):
-            paths = pair_paths(network, routes, source, target)
-            counts.append(len(paths))
-            for path, share in paths:
-                shares.append(share)
-                lengths.append(len(path))
-                hops.extend(path)
-    return counts, shares, lengths, hops
