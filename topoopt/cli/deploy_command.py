@@ -94,6 +94,8 @@ def deploy_command(
     if written is not None and check:
         kept = "" if output is None else f"{output} is written, but not checked"
         with common.kept_if_interrupted(kept):
+            if files is not None:
+                faults += _check_job(made, written, files, report, lines)
             faults += _check(made, written, report, lines)
     if as_json:
         common.print_json(report)
@@ -122,9 +124,26 @@ def _verify(
     ]
     lines += [f"wrong: {each}" for each in verdict.wrong]
     lines += [f"repair {number}: {each}" for number, each in enumerate(verdict.repairs, start=1)]
+    wrong = counted(len(verdict.wrong), "port does not hear whom it", "ports do not hear whom they")
+    if not verdict.repairs:
+        return [f"{wrong} should; no exchange of plugs repairs that: see whether they hear anybody"]
+    return [f"{wrong} should; see the {counted(len(verdict.repairs), 'repair')}"]
+
+
+def _check_job(
+    made: "Deployment", written: dict[str, str], directory: Path, report: dict[str, object],
+    lines: list[str],
+) -> list[str]:  # fmt: skip
+    from topoopt.deploy.files import changed_job_files
+
+    changed = changed_job_files(made, written)
+    report["job"] = {"changed": changed}
+    if not changed:
+        lines.append("job: ok (its files are those of the plan)")
+        return []
     return [
-        f"ports that hear another than planned: {len(verdict.wrong)}; see the "
-        f"{counted(len(verdict.repairs), 'repair')}"
+        f"{directory}/job: {', '.join(changed)} {'is' if len(changed) == 1 else 'are'} not what "
+        "the plan gives; deploy again, and keep settings of your own in other files"
     ]
 
 

@@ -69,6 +69,19 @@ def building_files(made: Deployment) -> dict[str, str]:
     return files
 
 
+def changed_job_files(made: Deployment, files: Mapping[str, str]) -> list[str]:
+    """Return the files of the job that are missing, or not what the plan gives.
+
+    Parameters
+    ----------
+    made : Deployment
+    files : mapping of str to str
+        A deployment as it was read.
+    """
+    job, _ = job_files(made)
+    return sorted(name for name, text in job.items() if files.get(f"job/{name}") != text)
+
+
 def site_of(files: Mapping[str, str]) -> Site:
     """Return the site that a deployment was made for.
 

@@ -4,21 +4,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from codesign_base.counted import counted
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.schedules import schedule_of
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import ports_of
-from topoopt.deploy.launch import (
-    PIPELINE_FILE,
-    as_megatron_runs,
-    megatron,
-    question_of,
-    torchtitan,
-)
-from topoopt.deploy.msccl_files import msccl_files
+from topoopt.deploy.launch import as_megatron_runs, megatron, question_of
+from topoopt.deploy.msccl_files import msccl_files, reducing_groups, rings_by_servers, servers_of
 from topoopt.deploy.nccl_tuner import nccl_tuner
 from topoopt.deploy.pipeline_order import pipeline_csv
 from topoopt.deploy.tables import write_table
+from topoopt.deploy.torchtitan import PIPELINE_FILE, torchtitan
 from topoopt.plan.plan import Plan
 from topoopt.plan.ranks import Rank, ranks_of
 from topoopt.plan.rebuild import rebuild
@@ -48,7 +44,6 @@ def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
     files = {
         "ranks.csv": _ranks_csv(made, ranks),
         "hostfile": _hostfile(made),
-        "rankfile": _rankfile(made, ranks),
     }
     notes: list[str] = []
     for output in OUTPUTS.values():
@@ -67,7 +62,7 @@ def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
 
 def _nccl_files(made: Deployment, ranks: list[Rank]) -> Files:
     files = {f"nccl/{made.name(server)}.conf": _nccl(made, server) for server in made.servers}
-    return files | {"nccl/tuner.csv": nccl_tuner(made, ranks)}, _nccl_notes(made)
+    return files | {"nccl/tuner.csv": nccl_tuner(made, ranks)}, _nccl_notes(made, ranks)
 
 
 def _msccl_files(made: Deployment, ranks: list[Rank]) -> Files:
@@ -142,13 +137,6 @@ def _hostfile(made: Deployment) -> str:
     return "".join(f"{made.reached_at(server)} slots={gpus}\n" for server in made.servers)
 
 
-def _rankfile(made: Deployment, ranks: list[Rank]) -> str:
-    """Return an Open MPI rank file."""
-    return "".join(
-        f"rank {rank.number}={made.reached_at(rank.server)} slot={rank.gpu}\n" for rank in ranks
-    )
-
-
 def _torchrun(made: Deployment, ranks: list[Rank]) -> str:
     gpus = made.plan.job.server.gpus
     start = (
@@ -208,7 +196,7 @@ def _nccl(made: Deployment, server: int) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _nccl_notes(made: Deployment) -> list[str]:
+def _nccl_notes(made: Deployment, ranks: list[Rank]) -> list[str]:
     notes = []
     ends = list(made.port_addresses)
     if not all(made.port(end).rdma for end in ends):
@@ -218,11 +206,40 @@ def _nccl_notes(made: Deployment) -> list[str]:
             "NCCL: hosts without a management interface in the site file choose one for "
             "NCCL_SOCKET_IFNAME themselves"
         )
-    servers = made.plan.cluster.servers
-    chain = all((v, (v + 1) % servers) in made.cabling.ports_to for v in made.servers)
-    if servers > 2 and not chain:
+    return notes + _ring_notes(made, ranks)
+
+
+def _ring_notes(made: Deployment, ranks: list[Rank]) -> list[str]:
+    """Return how NCCL's own rings differ from the plan's.
+
+    In each of its channels a ring goes from host to next host, in the order of the group's ranks
+    (connectRings in src/graph/connect.cc).
+    """
+    rings = rings_by_servers(made.plan)
+    groups = without = some = 0
+    for group in reducing_groups(made.plan, ranks).values():
+        order = list(dict.fromkeys(rank.server for rank in group))
+        if len(order) == 1:
+            continue
+        groups += 1
+        steps = set(zip(order, [*order[1:], order[0]], strict=True))
+        planned = rings.get(servers_of(group), [])
+        alike = [set(zip(ring, [*ring[1:], ring[0]], strict=True)) == steps for ring in planned]
+        if not all(step in made.cabling.ports_to for step in steps):
+            without += 1
+        elif not all(alike):
+            some += 1
+    notes = []
+    if without:
         notes.append(
-            "NCCL: its own rings go from host to next host in the order of ranks, and not every "
-            "two next hosts share a cable; use the MSCCL files, if there are any"
+            "NCCL: its own rings go from host to next host in the order of ranks, and in "
+            f"{without} of {counted(groups, 'group')} that reduce not every two next hosts share "
+            "a cable; the plan's rings are in the MSCCL files"
+        )
+    if some:
+        notes.append(
+            "NCCL: all of its own rings go from host to next host in the order of ranks; for "
+            f"{some} of {counted(groups, 'group')} that reduce the plan has other rings as well, "
+            "which are in the MSCCL files and whose cables NCCL leaves idle"
         )
     return notes

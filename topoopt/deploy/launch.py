@@ -1,10 +1,9 @@
-"""Settings of Megatron-LM (core_r0.14 or later) and torchtitan (v0.2) for the layout of a plan.
+"""Settings of Megatron-LM (core_r0.14 or later) for the layout of a plan.
 
-Names of options are those of megatron/training/arguments.py and torchtitan/config/job_config.py.
+Names of options are those of megatron/training/arguments.py.
 What a program cannot express is returned as notes, never left out in silence.
 """
 
-import json
 from dataclasses import replace
 
 from codesign_base.counted import counted
@@ -27,15 +26,6 @@ MODULES = {
     "shared-experts": "shared_experts", "experts": "moe", "feed-forward": "mlp",
 }  # fmt: skip
 """Megatron-LM's names of modules that are computed again."""
-PIPELINE_FILE = "pipeline.csv"
-"""Name of the file with the order of a pipeline's passes."""
-TORCH_SCHEDULES = {
-    "gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B",
-    "zero-bubble-v": "ZBVZeroBubble",
-}  # fmt: skip
-"""PyTorch's names of pipeline schedules (torch.distributed.pipelining); it reads others from a
-file."""
-
 Said = tuple[list[str], list[str]]
 """Lines of a file, and notes."""
 
@@ -94,7 +84,7 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
         lines.append("--sequence-parallel")
     if model.experts is not None:
         lines.append(f"--expert-model-parallel-size {layout.expert}")
-        lines.append(f"--expert-tensor-parallel-size {_expert_tensor(layout)}")
+        lines.append(f"--expert-tensor-parallel-size {expert_tensor(layout)}")
     runs = as_megatron_runs(layout)
     if runs != layout:
         notes.append(
@@ -136,7 +126,13 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
             "Megatron-LM's FSDP refuses CUDA_DEVICE_MAX_CONNECTIONS=1; set it to 32 in the job's "
             "environment"
         )
-    if layout.zero < 2 and max(layout.tensor, layout.context) > 1:
+        if max(layout.tensor, layout.context) > 1:
+            notes.append(
+                "Megatron-LM warns of FSDP beside tensor or context ranks, whose messages it hides "
+                "less well then"
+            )
+    beside = "--overlap-moe-expert-parallel-comm" in lines
+    if layout.zero < 2 and max(layout.tensor, layout.context) > 1 and not beside:
         notes.append(
             "Megatron-LM asks for CUDA_DEVICE_MAX_CONNECTIONS=1 in the job's environment on GPUs "
             "before Blackwell"
@@ -146,9 +142,8 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
             f"Megatron-LM refuses {job.sequence} tokens over {layout.context} context ranks: it "
             "wants a multiple of twice as many"
         )
-    if layout.context > 1 and model.indexer is not None:
-        lines.append("--cp-comm-type allgather")
-        notes.append("Megatron-LM has context ranks beside dsa from core_r0.19 on")
+    if layout.context > 1:
+        lines += _context_messages(model, layout, notes)
     lines += model_options(model, job.sequence, notes)
     lines += hybrid_options(model, layout, job.implementation.precision == "fp8", notes)
     kv_heads = model.attention.kv_heads
@@ -160,6 +155,36 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
             "plan does not count"
         )
     return lines, notes
+
+
+def _context_messages(model: Transformer, layout: Layout, notes: list[str]) -> list[str]:
+    """Return how context ranks exchange keys and values, where it cannot be a ring.
+
+    Transformer Engine refuses sliding windows in rings of context ranks, and learned sinks
+    anywhere but in an exchange of heads (attn_forward_func_with_cp).
+    """
+    if model.indexer is not None:
+        notes.append("Megatron-LM has context ranks beside dsa from core_r0.19 on")
+        return ["--cp-comm-type allgather"]
+    attention, window = model.attention, model.window
+    windows = window is not None and not window.chunked
+    if not (windows or attention.sinks):
+        return []
+    ranks = layout.tensor * layout.context
+    heads = attention.heads % ranks == 0 and attention.kv_heads % ranks == 0
+    kind = "a2a" if heads or attention.sinks else "allgather"
+    what = "exchange heads" if kind == "a2a" else "gather keys and values"
+    notes.append(
+        f"context ranks {what} in Megatron-LM, since rings of them have no sliding windows or "
+        "sinks; the plan counts rings"
+    )
+    if not heads and kind == "a2a":
+        notes.append(
+            f"Megatron-LM refuses this: {layout.context} context ranks cannot share out "
+            f"{counted(attention.kv_heads, 'key-value head')} over {layout.tensor} tensor ranks; "
+            "--context plans for fewer"
+        )
+    return [f"--cp-comm-type {kind}"]
 
 
 def _megatron_cuts(model: Transformer, layout: Layout) -> list[str]:
@@ -203,144 +228,6 @@ def _megatron_modules(job: LayoutQuestion, layout: Layout, notes: list[str]) -> 
     return [f"--recompute-granularity selective --recompute-modules {' '.join(names)}"]
 
 
-def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
-    """Return a torchtitan job file (TOML); the model's name and data are the user's.
-
-    None, and a note that says why, for models that torchtitan lacks (v0.2.2 has llama3, llama4,
-    qwen3, deepseek_v3 and gpt_oss, and dense decoders of Hugging Face's transformers 4.57).
-
-    Parameters
-    ----------
-    plan : Plan
-    job : LayoutQuestion
-    layout : Layout
-    """
-    if missing := _not_in_torchtitan(job.model):
-        why = f"torchtitan v0.2 has no models with {missing} and cannot run this one"
-        return [], [f"{why}: torchtitan.toml is not written"]
-    notes = []
-    if job.model.experts is not None:
-        notes.append(
-            "torchtitan v0.2 has llama4, qwen3, deepseek_v3 and gpt_oss with experts: of any other "
-            "model torchtitan.toml holds the layout only, and its layers are to be added there"
-        )
-    if not (stack := job.implementation.stack).startswith("fsdp2"):
-        notes.append(
-            f"times and memory of the plan are those of the stack {stack!r}, not of torchtitan; "
-            "--stack fsdp2 plans for it"
-        )
-    replicate, shard = 1, layout.data
-    match layout.zero:
-        case 0:
-            shard = _least_shard(layout)
-            replicate = layout.data // shard
-            if shard > 1:
-                notes.append(
-                    "torchtitan spreads experts over ranks that shard states: ZeRO stage 0 of the "
-                    f"plan runs as stage 2 over {shard} ranks"
-                )
-        case 1:
-            notes.append(
-                "torchtitan shards gradients with optimizer states: ZeRO stage 1 of the plan runs "
-                "as stage 2"
-            )
-    microbatches = layout.microbatches(plan.global_batch)
-    pipelined = layout.pipeline > 1
-    local = layout.microbatch * (microbatches if pipelined else 1)
-    lines = [
-        "[training]",
-        f"local_batch_size = {local}",
-        f"global_batch_size = {plan.global_batch}",
-        f"seq_len = {job.sequence}",
-        "",
-        "[parallelism]",
-        f"data_parallel_replicate_degree = {replicate}",
-        f"data_parallel_shard_degree = {shard}",
-        f'fsdp_reshard_after_forward = "{"always" if layout.zero == 3 else "never"}"',
-        f"tensor_parallel_degree = {layout.tensor}",
-        f"context_parallel_degree = {layout.context}",
-        f"pipeline_parallel_degree = {layout.pipeline}",
-    ]
-    if job.model.experts is not None:
-        lines.append(f"expert_parallel_degree = {layout.expert}")
-        lines.append(f"expert_tensor_parallel_degree = {_expert_tensor(layout)}")
-    if pipelined:
-        name = TORCH_SCHEDULES.get(layout.schedule)
-        if name is None:
-            # That says how parts go round the ranks, and the file in which order they run.
-            name = "Interleaved1F1B" if layout.schedule in LOOPED else "1F1B"
-            lines.append(f'pipeline_parallel_schedule_csv = "{PIPELINE_FILE}"')
-            notes.append(
-                f"torchtitan reads the order of passes from {PIPELINE_FILE} in the directory in "
-                "which it starts, since PyTorch has no schedule "
-                f"{layout.schedule!r}"
-            )
-        lines.append(f'pipeline_parallel_schedule = "{name}"')
-        lines.append(f"pipeline_parallel_microbatch_size = {layout.microbatch}")
-        lines.append(f"module_fqns_per_model_part = {json.dumps(_modules(job.model, layout))}")
-    if job.model.mtp_layers:
-        notes.append(
-            "torchtitan has no multi-token prediction: the plan's time includes "
-            f"{job.model.mtp_layers} of its modules"
-        )
-    if layout.tensor > 1 and not layout.sequence_parallel:
-        notes.append("torchtitan always splits norms along the sequence; the plan does not")
-    if job.implementation.precision == "fp8":
-        notes.append("torchtitan trains in FP8 by its converters of modules, which the user names")
-    recompute = layout.recompute
-    if recompute == "modules":
-        recompute = "full"
-        notes.append(
-            "torchtitan does not recompute single modules: it does all again, in more time"
-        )
-    lines += ["", "[activation_checkpoint]", f'mode = "{recompute}"']
-    if recompute == "selective":
-        lines.append('selective_ac_option = "op"')
-        notes.append(
-            "torchtitan's selective recomputation of operators is not the plan's "
-            f"({job.implementation.selective!r}): memory and time differ"
-        )
-    return lines, notes
-
-
-def _not_in_torchtitan(model: Transformer) -> str:
-    """Return what of a model's layers torchtitan has in none of its own, empty if all is there."""
-    missing = []
-    if model.linear is not None:
-        kind = model.linear.kind
-        delta = kind in ("gated-deltanet", "kda")
-        missing.append("linear attention" if delta else model.linear.title)
-    if model.without_feed_forward or model.without_attention:
-        missing.append("layers of one part")
-    if model.attention.output_gate:
-        missing.append("an output gate of attention")
-    if model.indexer is not None:
-        missing.append("keys that an indexer chooses")
-    return " or ".join(missing)
-
-
-def _least_shard(layout: Layout) -> int:
-    """Return the fewest data ranks that, with context and tensor ranks, hold all experts."""
-    experts = layout.expert * _expert_tensor(layout) if layout.expert > 1 else 1
-    return next(
-        shard
-        for shard in range(1, layout.data + 1)
-        if layout.data % shard == 0 and shard * layout.context * layout.tensor % experts == 0
-    )
-
-
-def _expert_tensor(layout: Layout) -> int:
+def expert_tensor(layout: Layout) -> int:
     """Return the tensor ranks that split each expert."""
     return layout.tensor if layout.expert_tensor is None else layout.expert_tensor
-
-
-def _modules(model: Transformer, layout: Layout) -> list[list[str]]:
-    """Return the modules of each part of a pipeline, by torchtitan's names."""
-    return [
-        [
-            *(["tok_embeddings"] if part.embedding else []),
-            *(f"layers.{i}" for i in range(part.first, part.first + part.layers)),
-            *(["norm", "output"] if part.head else []),
-        ]
-        for part in parts_of(model, layout)
-    ]

@@ -62,8 +62,11 @@ def model_options(model: Transformer, sequence: int, notes: list[str]) -> list[s
     if model.dense_bytes == 2:
         lines.append("--bf16")
     if model.vocabulary:
-        # Trains on numbers in place of text; a real run names its tokenizer instead.
         lines.append(f"--tokenizer-type NullTokenizer --vocab-size {model.vocabulary - 1}")
+        notes.append(
+            "megatron.args names a tokenizer of numbers, which serves --mock-data; name your own, "
+            "and your data, after it"
+        )
     else:
         notes.append("Megatron-LM's pretrain_gpt.py trains no models without a vocabulary")
     if model.mtp_layers:

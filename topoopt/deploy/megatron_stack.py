@@ -27,6 +27,8 @@ def stack_options(job: LayoutQuestion, layout: Layout) -> tuple[list[str], list[
             f"times and memory of the plan are those of the stack {stack.stack!r}, not of "
             "Megatron-LM; --stack megatron-core plans for it"
         )
+    if not stack.dropout:
+        lines.append("--attention-dropout 0.0 --hidden-dropout 0.0")  # 0.1 by default
     if stack.precision == "fp8":
         recipe = "delayed" if stack.delayed_scaling else "tensorwise"
         lines.append(f"--fp8-format hybrid --fp8-recipe {recipe}")
@@ -62,6 +64,10 @@ def _experts(job: LayoutQuestion, layout: Layout, notes: list[str]) -> list[str]
     """Return how tokens get to experts, and that products of all experts are one kernel."""
     stack = job.implementation
     lines = ["--moe-grouped-gemm"]
+    notes.append(
+        "how a router scores experts and balances them is not in the plan, which counts an even "
+        "spread: set --moe-router-score-function, --moe-router-load-balancing-type and their like"
+    )
     if layout.tensor > 1 and layout.expert > 1 and not layout.sequence_parallel:
         notes.append(
             "Megatron-LM refuses expert ranks beside tensor ranks without sequence parallelism"
@@ -69,6 +75,10 @@ def _experts(job: LayoutQuestion, layout: Layout, notes: list[str]) -> list[str]
     if stack.forwarded_tokens and layout.expert > 1:
         lines.append("--moe-token-dispatcher-type flex --moe-enable-deepep")
         lines.append("--moe-router-dtype fp32")
+        notes.append(
+            "DeepEP sends tokens by NVSHMEM, which reads none of NCCL's settings and takes no "
+            "all-to-all from a file"
+        )
     else:
         lines.append("--moe-token-dispatcher-type alltoall")
     if layout.expert > 1 and stack.fp8_dispatch and stack.precision == "fp8":
@@ -79,6 +89,15 @@ def _experts(job: LayoutQuestion, layout: Layout, notes: list[str]) -> list[str]
         again = layout.recompute == "full" or "experts" in layout.modules
         if parts and gpt and not again and job.model.mtp_layers <= 1:
             lines.append("--overlap-moe-expert-parallel-comm")
+            notes.append(
+                "Megatron-LM exchanges tokens beside another microbatch with "
+                "CUDA_DEVICE_MAX_CONNECTIONS above 1, such as 32"
+            )
+            if layout.virtual_stages > 1:
+                notes.append(
+                    "Megatron-LM then runs one more forward pass before the first backward pass; "
+                    "the plan's memory is without it"
+                )
         else:
             notes.append(
                 "Megatron-LM exchanges tokens beside another microbatch only in one stage or an "

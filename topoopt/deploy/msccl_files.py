@@ -1,6 +1,6 @@
 """MSCCL algorithm files of a plan's collectives: rings of groups that reduce, all-to-alls."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from codesign_base.counted import counted
@@ -41,7 +41,7 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
     collectives = {"allreduce": ring_allreduce}
     if asked is not None and asked[1].zero > 0:
         collectives = {"reduce-scatter": ring_reduce_scatter, "allgather": ring_allgather}
-    orders = rings_by_servers(made.plan)
+    orders = channels_by_servers(made)
     files: dict[str, str] = {}
     without = 0
     for name, group in reducing_groups(made.plan, ranks).items():
@@ -82,6 +82,37 @@ def rings_by_servers(plan: Plan) -> dict[tuple[int, ...], list[tuple[int, ...]]]
     for ring in plan.rings:
         orders[tuple(sorted(ring.order))].append(tuple(ring.order))
     return dict(orders)
+
+
+def channels_by_servers(made: Deployment) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
+    """Return a ring for each channel of each set of servers.
+
+    A channel uses one cable between two servers. Where all links of a ring have several, and no
+    more rings than these allow, the ring comes as often.
+
+    Parameters
+    ----------
+    made : Deployment
+    """
+    sharing = Counter(step for ring in made.plan.rings for step in _steps(tuple(ring.order)))
+    cables = {step: len(ports) for step, ports in made.cabling.ports_to.items()}
+    found: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for servers, orders in rings_by_servers(made.plan).items():
+        free = [
+            min(cables.get(step, 1) // sharing[step] for step in _steps(order)) for order in orders
+        ]
+        turns = range(max(1, *free))
+        found[servers] = [
+            order
+            for turn in turns
+            for order, often in zip(orders, free, strict=True)
+            if turn < max(1, often)
+        ]
+    return found
+
+
+def _steps(order: tuple[int, ...]) -> list[tuple[int, int]]:
+    return list(zip(order, (*order[1:], order[0]), strict=True))
 
 
 def servers_of(group: Sequence[Rank]) -> tuple[int, ...]:

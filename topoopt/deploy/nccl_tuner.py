@@ -8,7 +8,7 @@ fits the plugin limits to one channel, so the last rows fit everything.
 from math import ceil
 
 from topoopt.deploy.deployment import Deployment
-from topoopt.deploy.msccl_files import reducing_groups, rings_by_servers, servers_of
+from topoopt.deploy.msccl_files import channels_by_servers, reducing_groups, servers_of
 from topoopt.plan.ranks import Rank
 
 TUNED = ("allreduce", "reducescatter", "allgather")
@@ -24,9 +24,9 @@ _IN_SERVER = 16
 def nccl_tuner(made: Deployment, ranks: list[Rank]) -> str:
     """Return the table.
 
-    Groups that reduce over rings of the plan take rings, with as many channels as fill the rings'
-    cables. The protocol ``ll`` sends twice the bytes, and is taken for buffers so small that this
-    takes less than what it saves.
+    Groups that reduce over rings of the plan take rings, with as many channels as fill all cables
+    of the rings. The protocol ``ll`` sends twice the bytes, and is taken for buffers so small that
+    this takes less than what it saves.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def nccl_tuner(made: Deployment, ranks: list[Rank]) -> str:
     """
     rate = float((made.network.capacity / made.network.multiplicity).max(initial=0.0))
     each = max(1, ceil(rate / _CHANNEL))  # a server alone has no cables
-    orders = rings_by_servers(made.plan)
+    orders = channels_by_servers(made)
     sizes: dict[tuple[int, int], int] = {}
     for group in reducing_groups(made.plan, ranks).values():
         servers = servers_of(group)

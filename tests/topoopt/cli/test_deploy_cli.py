@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 from sites import full_site
-from small_plans import shared_plan
+from small_plans import shared_layout_plan, shared_plan
 from typer.testing import CliRunner
 
 from codesign_base import InputError
@@ -74,6 +74,19 @@ def test_files_that_were_changed_are_refused(place):
     assert "server-2 does not forward" in str(done.exception)
 
 
+def test_files_of_the_job_that_were_changed_are_refused(place):
+    shared_layout_plan().save(place / "layout.json")
+    run(place / "layout.json", "-o", place / "job")
+    done = run(place / "layout.json", "--check", "--files", place / "job")
+    assert "job: ok (its files are those of the plan)" in done.output
+    (place / "job/job/ranks.csv").unlink()
+    start = place / "job/job/torchrun.sh"
+    start.write_text(start.read_text().replace("--nnodes 4", "--nnodes 3"))
+    done = run(place / "layout.json", "--check", "--files", place / "job")
+    assert isinstance(done.exception, InputError)
+    assert "ranks.csv, torchrun.sh are not what the plan gives" in str(done.exception)
+
+
 def test_cables_are_verified(place):
     run(place / "plan.json", "-o", place / "cabled")
     rows = (place / "cabled/cables.csv").read_text().splitlines()[1:]
@@ -88,6 +101,7 @@ def test_cables_are_verified(place):
     assert done.output == "cabling: ok (8 ports hear whom they should)\n"
     done = run(place / "plan.json", "--verify-cabling", bad)
     assert isinstance(done.exception, InputError)
+    assert "see the 1 repair" in str(done.exception)
     assert "repair 1: put a cable between server-0 fab1 and server-3 fab0" in done.output
 
 

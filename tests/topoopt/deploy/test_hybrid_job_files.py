@@ -20,9 +20,10 @@ from parallelism.transformers.stages import parts_of
 from tests.helpers.small_transformers import BESIDE, HYBRID, LIGHTNING, SELECTIVE, SHORT
 from topoopt.deploy import job_files as job_files_of
 from topoopt.deploy.deployment import deployment
-from topoopt.deploy.launch import megatron, torchtitan
+from topoopt.deploy.launch import megatron
 from topoopt.deploy.launch_exports import exported
 from topoopt.deploy.msccl_files import head_groups
+from topoopt.deploy.torchtitan import torchtitan
 from topoopt.plan.ranks import ranks_of
 
 QWEN = [model.name for model in HYBRIDS if model.linear.kind == "gated-deltanet"]

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +23,7 @@ from small_plans import shared_layout_plan, shared_plan
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import AXES, Placement
 from topoopt.deploy.deployment import deployment
-from topoopt.deploy.job_files import job_files
+from topoopt.deploy.job_files import _ring_notes, job_files
 from topoopt.deploy.launch import question_of
 from topoopt.deploy.msccl_files import chunk_paths, token_groups
 from topoopt.plan.ranks import ranks_of, ring_ranks
@@ -193,8 +194,34 @@ def test_settings_of_nccl_name_devices_and_the_range_of_cables():
     assert "NCCL_IB_HCA==mlx5_0,mlx5_1" in lines
     assert "NCCL_SOCKET_IFNAME==eno1" in lines
     assert "NCCL_IB_ADDR_RANGE=10.101.0.0/16" in lines
-    assert not any(note.startswith("NCCL") for note in notes)
+    assert all("own rings" in note for note in notes if note.startswith("NCCL"))
     assert files["hostfile"].splitlines()[0] == "192.0.2.1 slots=4"
+
+
+@pytest.mark.parametrize(
+    ("orders", "said"),
+    [
+        ([(0, 1, 2, 3)], ""), ([(2, 3, 0, 1)], ""),
+        ([(0, 1, 2, 3), (0, 3, 2, 1)], "for 1 of 1 group that reduce"),
+        ([(0, 3, 2, 1)], "for 1 of 1 group that reduce"),
+    ],
+)  # fmt: skip
+def test_rings_that_nccl_does_not_have_are_noted(orders, said):
+    plan = shared_layout_plan()
+    ring = plan.rings[0]
+    plan = replace(plan, rings=[replace(ring, order=list(order)) for order in orders])
+    found = [note for note in job_files(deployment(plan))[1] if "own rings" in note]
+    assert len(found) == (said != "") and all(said in note for note in found)
+
+
+def test_groups_whose_next_hosts_share_no_cable_are_noted():
+    plan = shared_layout_plan()
+    made = deployment(plan)
+    cabling = copy(made.cabling)
+    kept = {pair: ports for pair, ports in cabling.ports_to.items() if pair != (0, 1)}
+    object.__setattr__(cabling, "ports_to", kept)
+    found = _ring_notes(replace(made, cabling=cabling), ranks_of(plan))
+    assert len(found) == 1 and "in 1 of 1 group that reduce not every two" in found[0]
 
 
 @pytest.mark.parametrize(("tensor", "split"), [(1, None), (4, None), (4, 1), (4, 2)])

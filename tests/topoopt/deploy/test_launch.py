@@ -17,8 +17,9 @@ from parallelism.transformers.placement import Placement
 from parallelism.transformers.presets import TRANSFORMERS, get_transformer
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.job_files import job_files
-from topoopt.deploy.launch import megatron, question_of, torchtitan
+from topoopt.deploy.launch import megatron, question_of
 from topoopt.deploy.launch_exports import exported
+from topoopt.deploy.torchtitan import torchtitan
 from topoopt.fabric import score
 from topoopt.plan.rebuild import Rebuilt, rebuild
 from topoopt.problem.units import format_time
@@ -53,7 +54,8 @@ def test_megatron_gets_the_layout():
     assert found["--use-distributed-optimizer"] is True
     assert found["--sequence-parallel"] is True
     assert found["--global-batch-size"] == str(plan.global_batch)
-    (note,) = notes
+    tokenizer, note = sorted(notes, key=lambda said: "tokenizer" not in said)
+    assert "names a tokenizer of numbers" in tokenizer
     assert "CUDA_DEVICE_MAX_CONNECTIONS=1" in note
     assert found["--overlap-grad-reduce"] is found["--overlap-param-gather"] is True
     assert found["--tp-comm-overlap"] is True
@@ -291,13 +293,106 @@ def test_torchtitan_gets_the_layout(zero):
     found = tomllib.loads("\n".join(lines))
     split = found["parallelism"]
     degrees = [split[f"data_parallel_{kind}_degree"] for kind in ("replicate", "shard")]
-    assert degrees == ([layout.data, 1] if zero == 0 else [1, layout.data])
-    assert any("ZeRO" in note for note in notes) == (zero == 1)
+    # Beside a pipeline there are no replicas alone.
+    assert degrees == ([layout.data // 2, 2] if zero == 0 else [1, layout.data])
+    assert any("ZeRO" in note for note in notes) == (zero < 2)
     batch = found["training"]
     assert batch["global_batch_size"] == plan.global_batch
     # With a pipeline all microbatches of a rank are one local batch.
     assert batch["local_batch_size"] * layout.data == plan.global_batch
     assert split["pipeline_parallel_microbatch_size"] == layout.microbatch
+
+
+@pytest.mark.parametrize(
+    ("degrees", "shard", "ranks"),
+    [
+        ({"data": 8}, 1, 0), ({"data": 4, "tensor": 2}, 2, 2), ({"data": 6, "pipeline": 2}, 2, 2),
+        ({"data": 3, "pipeline": 2}, 3, 3), ({"data": 1, "pipeline": 8}, 1, 0),
+        ({"data": 4, "context": 2}, 1, 2), ({"data": 4, "context": 2, "tensor": 2}, 1, 2),
+    ],
+)  # fmt: skip
+def test_torchtitan_has_replicas_alone_without_other_ranks_only(degrees, shard, ranks):
+    plan = replace(pipelined_plan(), global_batch=24)
+    layout = Layout(**degrees, zero=0)
+    lines, notes = torchtitan(plan, plan.job, layout)
+    split = tomllib.loads("\n".join(lines))["parallelism"]
+    assert split["data_parallel_shard_degree"] == shard
+    assert split["data_parallel_replicate_degree"] * shard == layout.data
+    said = [note for note in notes if "ZeRO stage 0" in note]
+    assert len(said) == (ranks > 0) and all(f"over {ranks} ranks" in note for note in said)
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "pipelines", "contexts"),
+    [
+        ("llama3-8b", ("llama3", "8B"), True, True),
+        ("deepseek-v3", ("deepseek_v3", "671B"), True, False),
+        ("qwen3-30b-a3b", ("qwen3", "30B-A3B"), False, False),
+        ("gpt-oss-20b", ("gpt_oss", "20b"), False, False),
+        ("mixtral-8x7b", None, True, True), ("gpt3-13b", None, True, True),
+    ],
+)  # fmt: skip
+def test_torchtitan_names_its_models_and_what_they_lack(name, found, pipelines, contexts):
+    plan = pipelined_plan()
+    job = replace(plan.job, model=get_transformer(name))
+    lines, notes = torchtitan(plan, job, Layout(data=2, context=2, pipeline=2))
+    file, said = tomllib.loads("\n".join(lines)), " ".join(notes)
+    asked = file.get("model")
+    assert asked == (None if found is None else {"name": found[0], "flavor": found[1]})
+    assert ("refuses pipelines" in said) != pipelines
+    assert ("no context ranks" in said) != contexts
+    assert ("layers are to be added" in said) == (name == "mixtral-8x7b")
+    plain = torchtitan(plan, job, Layout(data=8))[1]
+    assert not any("pipelines" in note or "context ranks for" in note for note in plain)
+    # Of another size it is another model, of another length of samples the same.
+    for changed, same in (({"layers": 16}, False), ({"sequence": 512}, True)):
+        other = replace(job, model=get_transformer(name, **changed))
+        file = tomllib.loads("\n".join(torchtitan(plan, other, Layout(data=8))[0]))
+        assert ("model" in file) == (same and found is not None)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "context", "kind"),
+    [
+        ("gemma3-27b", 2, 2, "a2a"), ("gemma3-27b", 8, 4, "allgather"),
+        ("gpt-oss-20b", 2, 4, "a2a"), ("gpt-oss-20b", 2, 1, None), ("llama3-8b", 1, 4, None),
+        ("llama4-scout", 1, 4, None),
+    ],
+)  # fmt: skip
+def test_context_ranks_of_windows_and_sinks_are_no_rings(name, tensor, context, kind):
+    plan = pipelined_plan()
+    job = replace(plan.job, model=get_transformer(name))
+    layout = Layout(tensor=tensor, context=context, data=2)
+    lines, notes = megatron(plan, job, layout)
+    assert options(lines).get("--cp-comm-type") == kind
+    assert any("the plan counts rings" in note for note in notes) == (kind is not None)
+    assert not any("Megatron-LM refuses this" in note for note in notes)
+    if name == "gpt-oss-20b":  # eight key-value heads
+        lines, notes = megatron(plan, job, replace(layout, tensor=4, context=4))
+        assert options(lines)["--cp-comm-type"] == "a2a"
+        assert any("4 context ranks cannot share out 8 key-value heads" in note for note in notes)
+
+
+@pytest.mark.parametrize("stack", sorted(STACKS))
+def test_dropout_is_the_stack_s(stack):
+    plan = pipelined_plan()
+    job = replace(plan.job, implementation=get_stack(stack))
+    found = options(megatron(plan, job, Layout(data=8))[0])
+    without = {"--attention-dropout": "0.0", "--hidden-dropout": "0.0"}
+    assert (without.items() <= found.items()) != get_stack(stack).dropout
+
+
+def test_overlap_of_experts_asks_for_connections():
+    plan = pipelined_plan()
+    counted = get_stack("megatron-overlap")
+    job = replace(plan.job, model=get_transformer("deepseek-v3"), implementation=counted)
+    layout = Layout(tensor=2, data=8, expert=8, zero=1, sequence_parallel=True)
+    notes = megatron(plan, job, layout)[1]
+    assert sum("CUDA_DEVICE_MAX_CONNECTIONS" in note for note in notes) == 1
+    assert any("above 1, such as 32" in note for note in notes)
+    assert not any("one more forward pass" in note for note in notes)
+    parts = replace(layout, pipeline=2, schedule="interleaved", virtual_stages=2)
+    assert any("one more forward pass" in note for note in megatron(plan, job, parts)[1])
 
 
 @pytest.mark.parametrize("name", sorted(TRANSFORMERS))

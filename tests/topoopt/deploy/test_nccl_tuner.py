@@ -1,13 +1,23 @@
 """The tuner's table by the rules of NCCL's example plugin: the first row that fits."""
 
 import csv
+import itertools
+from collections import Counter
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from small_layouts import lone_layout_plan, shared_moe_plan
 from small_plans import shared_layout_plan, shared_plan
 
 from topoopt.deploy.deployment import deployment
-from topoopt.deploy.msccl_files import reducing_groups, rings_by_servers, servers_of
+from topoopt.deploy.msccl_files import (
+    channels_by_servers,
+    reducing_groups,
+    rings_by_servers,
+    servers_of,
+)
 from topoopt.deploy.nccl_tuner import TUNED, nccl_tuner
 from topoopt.plan.ranks import ranks_of
 
@@ -28,7 +38,7 @@ def test_groups_take_the_rings_that_are_wired(plan, kind):
     made = deployment(plan())
     ranks = ranks_of(made.plan)
     text = nccl_tuner(made, ranks)
-    orders = rings_by_servers(made.plan)
+    orders = channels_by_servers(made)
     over = [group for group in reducing_groups(made.plan, ranks).values()
             if servers_of(group) in orders]  # fmt: skip
     assert over
@@ -62,3 +72,34 @@ def test_a_server_alone_has_a_table():
     for kind in TUNED:
         assert chosen(text, kind, 2**20, 1, 4) == ("nvls", "simple", 16)
         assert chosen(text, kind, 2**20, 2, 8) == ("ring", "simple", made.degree)
+
+
+@given(
+    st.lists(st.permutations(range(4)), min_size=1, max_size=4),
+    st.lists(st.integers(1, 5), min_size=12, max_size=12),
+)
+def test_channels_fill_cables_and_no_more(orders, numbers):
+    pairs = itertools.permutations(range(4), 2)
+    cables = {pair: list(range(number)) for pair, number in zip(pairs, numbers, strict=True)}
+    rings = [SimpleNamespace(order=order) for order in orders]
+    plan, cabling = SimpleNamespace(rings=rings), SimpleNamespace(ports_to=cables)
+    made = SimpleNamespace(plan=plan, cabling=cabling)
+    ((servers, channels),) = channels_by_servers(made).items()
+    assert servers == (0, 1, 2, 3)
+    # Every ring of the plan is a channel, and they come in the plan's order.
+    assert channels[: len(orders)] == rings_by_servers(plan)[servers]
+
+    def steps(order):
+        return list(zip(order, (*order[1:], order[0]), strict=True))
+
+    def used(rings):
+        return Counter(step for ring in rings for step in steps(ring))
+
+    wanted, taken = used(orders), used(channels)
+    for pair, number in taken.items():
+        assert number <= max(len(cables[pair]), wanted[pair])
+    for order in orders:
+        # No ring could come once more, were the cables of a link divided among its rings evenly.
+        free = min(len(cables[step]) // wanted[step] for step in steps(order))
+        same = orders.count(order)
+        assert channels.count(tuple(order)) == same * max(1, free)
