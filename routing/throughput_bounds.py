@@ -103,7 +103,8 @@ def least_link_bytes(demand: Floats, degree: int, bidirectional: bool = False) -
 
     At most d + d^2 + ... + d^h hosts are within h hops of a source, so of its demands at least
     those beyond its so many largest take more than h. The same holds for the sources that reach
-    a target. For each h the larger counts; bytes times hops are the sum over all h.
+    a target. For each h the larger counts; bytes times hops are the sum over all h. With one port
+    hosts are on rings, where the ways between two go once round it.
 
     Parameters
     ----------
@@ -135,7 +136,22 @@ def least_link_bytes(demand: Floats, degree: int, bidirectional: bool = False) -
         least = np.concatenate((least, _least_first((demand + demand.T) / 2.0)))
     sums = np.cumsum(least, axis=1)
     beyond = sums[:, hosts - 1 - np.array(reached)].max(axis=0)
-    return float(sums[0, -1] + beyond.sum())
+    found = float(sums[0, -1] + beyond.sum())
+    return max(found, _least_of_rings(demand)) if degree == 1 else found
+
+
+def _least_of_rings(demand: Floats) -> float:
+    """Return the least link-bytes on rings of one direction.
+
+    A ring has at least the hosts that demand joins. What both of a pair send goes round all of it,
+    and what one sends beyond that takes a hop.
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    _, ring = connected_components(csr_array(demand), directed=False)
+    both = np.minimum(demand, demand.T) / 2.0
+    return float((np.bincount(ring)[ring] * both.sum(axis=1)).sum() + (demand - 2.0 * both).sum())
 
 
 def within_hops(hosts: int, degree: int, bidirectional: bool = False) -> list[int]:

@@ -10,6 +10,9 @@ from parallelism.transformers.links import near_links
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.shares import sums_once
 
+LACKING = "Megatron-LM has no schedule"
+"""How the note begins that a stack lacks the schedule of a layout."""
+
 
 def _of_linear(model: Transformer, linear: LinearAttention, layout: Layout) -> list[str]:
     """Return what the times of linear attention rest on."""
@@ -88,8 +91,8 @@ def assumptions_of(
     megatron = implementation.stack.startswith(("megatron", "nemo"))
     if megatron and stages > 1 and schedule not in ("1f1b", *LOOPED):
         found.append(
-            f"Megatron-LM has no schedule {schedule!r}; PyTorch runs it by pipeline.csv of a "
-            "deployment"
+            f"{LACKING} {schedule!r}; PyTorch runs it by pipeline.csv of a deployment, and "
+            "--pipeline-schedule 1f1b,interleaved,breadth-first plans for what Megatron-LM has"
         )
     if implementation.precision == "fp8":
         found.append(

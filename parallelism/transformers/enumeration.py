@@ -109,6 +109,18 @@ def enumerate_layouts(
         limits, remedy = "", "choose a batch or sequence that more degrees divide, or other GPUs"
         if asked:
             limits, remedy = f" with {asked}", f"leave out some of that, {remedy}"
+            usual, none = Choices(), list[str]()
+            alone = [
+                name
+                for name in wanted.asked
+                for less in (replace(wanted, **{name: getattr(usual, name)}),)
+                if any(True for _ in _layouts(
+                    model, gpus, gpus_per_server, global_batch, sequence, less, weigh, none
+                ))
+            ]  # fmt: skip
+            if alone:
+                out = "it" if len(alone) == 1 else "one of them"
+                remedy = f"give {' or '.join(alone)} other values, or leave {out} out"
         if asked and refused and all(refused):  # no degrees that fill the GPUs divide the model
             remedy = refused[0].removeprefix("layout: ")
         experts = 1 if model.experts is None else model.experts.count
@@ -223,7 +235,7 @@ def _timings(
     ends: Callable[[Layout], Ends],
 ) -> Iterator[Layout]:
     """Microbatches, schedules, maps of layers, recomputation and sharding of some degrees."""
-    usual = [1 << k for k in range(_MOST_MICROBATCH.bit_length())]
+    usual = range(1, _MOST_MICROBATCH + 1)
     modules = tuple(name for name in get_args(Module) if name in choices.modules)
     if model.attention.latent is None and len(modules) > 1:  # there is nothing to project up
         modules = tuple(name for name in modules if name != "up-projections")

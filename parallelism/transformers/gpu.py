@@ -135,13 +135,13 @@ def rates_like_h100(accelerator: Accelerator) -> GpuRates:
 
 _A100_FIT = (
     "the times of a 22B layer and the two iterations of 175B (Korthikanti et al., 2022, tables 4 "
-    "and 5) and the iteration of 1.7B (Narayanan et al., 2021, table 1): product_efficiency, "
-    "half_size and the efficiency of links inside a server; the rest is set"
+    "and 5) and the iteration of 1.7B (Narayanan et al., 2021, table 1): the efficiency of "
+    "products, by their size, and of links inside a server; other rates are set by hand"
 )
 _H100_FIT = (
     "20 runs of Megatron-Core and NeMo from 1.7B to 462B (NVIDIA/Megatron-LM's table of models, "
-    "NVIDIA/dgxc-benchmarking): product_efficiency and the stack's iteration_s; five of Megatron "
-    "Bridge in FP8: fp8_efficiency; the rest is that of A100 or set"
+    "NVIDIA/dgxc-benchmarking), and for FP8 on five of Megatron Bridge: the efficiency of products "
+    "and the stack's seconds an iteration; other rates are those fitted for A100, or set by hand"
 )
 _TAKEN = "no run of its kind: the shares of the peaks are those of H100"
 # product_efficiency, half_size, attention_efficiency, memory_efficiency, launch, fitted, FP8

@@ -163,6 +163,21 @@ def test_link_bytes_of_known_demands() -> None:
     assert least_link_bytes(np.ones((3, 3)) - np.eye(3), 8) == 6
 
 
+def test_answers_on_a_ring_go_round_it() -> None:
+    # A chain of stages: two neighbours could be one and two hops away, but not to and fro.
+    chain = np.zeros((8, 8))
+    for a in range(7):
+        chain[a, a + 1] = chain[a + 1, a] = 3.0
+    assert least_link_bytes(chain, 1) == 7 * 8 * 3.0
+    chain[0, 1] += 2.0
+    assert least_link_bytes(chain, 1) == 7 * 8 * 3.0 + 2.0
+    # Two chains may be on rings of their own, and pairs on shorter ones.
+    chain[3, 4] = chain[4, 3] = 0.0
+    assert least_link_bytes(chain, 1) == 6 * 4 * 3.0 + 2.0
+    pairs = np.kron(np.eye(4), np.array([[0.0, 5.0], [5.0, 0.0]]))
+    assert least_link_bytes(pairs, 1) == pairs.sum()
+
+
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.6])
 def test_link_bytes_of_few_pairs_and_of_many_are_one_number(
     share: float, monkeypatch: pytest.MonkeyPatch

@@ -148,7 +148,10 @@ def make_job(
     choices = choices_of(given)
     if not {"interleaved", "breadth-first"} & set(choices.schedules):
         common.refuse_given(
-            context, ("virtual_stages",), "no schedule has such parts; leave it out"
+            context,
+            ("virtual_stages",),
+            f"--pipeline-schedule {','.join(choices.schedules)} has no such parts; add interleaved "
+            "or breadth-first, or leave it out",
         )
     return Job(
         transformer,
@@ -256,4 +259,4 @@ def _numbers(option: str, text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
         raise InputError(f"{_flag(option)} is {text!r}; give whole numbers, such as 1,2")
-    return tuple(sorted({int(part) for part in parts}))
+    return tuple(sorted(int(part) for part in parts))

@@ -63,9 +63,11 @@ class Limits:
     def refuses(self, point: "Point") -> str:
         """Return why a point is over a limit, or ""."""
         if self.cost_usd is not None and point.cost_usd > self.cost_usd:
-            return f"costs {point.cost_usd:,.0f} USD, over the limit of {self.cost_usd:,.0f}"
+            limit = f"the limit on costs of {self.cost_usd:,.0f}"
+            return f"costs {point.cost_usd:,.0f} USD, over {limit}"
         if self.ports is not None and point.servers * point.degree > self.ports:
-            return f"has {point.servers * point.degree} ports, over the limit of {self.ports}"
+            limit = f"the limit on ports of {self.ports}"
+            return f"has {point.servers * point.degree} ports, over {limit}"
         return ""
 
 
@@ -186,7 +188,7 @@ def none_planned(designs: Sequence[Design]) -> str:
     --------
     >>> point = Point(servers=2, degree=2, bandwidth_bytes_per_s=1.25e10, cost_usd=3432.0)
     >>> none_planned([Design(point, "over-limit", "costs 3,432 USD, over the limit of 1")])
-    'no design is planned: the cheapest costs 3,432 USD, over the limit of 1; raise the limit'
+    'no design is planned: the cheapest costs 3,432 USD, over the limit of 1; raise that limit'
     """
     if not designs or any(design.planned for design in designs):
         return ""
@@ -196,7 +198,7 @@ def none_planned(designs: Sequence[Design]) -> str:
     why = [reason for state, reason in first.items() if state != "over-limit"]
     if "over-limit" in first:
         least = "the cheapest of the others" if why else "the cheapest"
-        why.append(f"{least} {first['over-limit']}; raise the limit")
+        why.append(f"{least} {first['over-limit']}; raise that limit")
     return f"no design is planned: {'; '.join(why)}"
 
 

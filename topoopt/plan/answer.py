@@ -1,8 +1,9 @@
 """A plan in a few lines: the answer, and what of it a reader without the paper needs."""
 
 from codesign_base.counted import counted
-from parallelism.operator_records import StrategyRecord
+from parallelism.operator_records import OperatorQuestion, StrategyRecord
 from parallelism.operator_text import server_names
+from parallelism.transformers.assumptions import LACKING
 from parallelism.transformers.records import LayoutQuestion
 from parallelism.transformers.text import layout_text
 from topoopt.base.display import register
@@ -26,6 +27,8 @@ from topoopt.plan.summary import (
 from topoopt.problem.units import format_time
 
 _SAME_COST = 0.01
+# Gaps below this are not told apart.
+_LITTLE = 0.001
 # Most lines of the parts of the short summary, so that all together are at most 25.
 _FABRICS, _SPLITS, _RINGS = 6, 5, 3
 
@@ -39,6 +42,8 @@ def same_cost(plan: Plan, fabric: str) -> bool:
 def answer_lines(plan: Plan) -> list[str]:
     """Return six lines: the question, how fast, against what, how far from the best, and how.
 
+    And a seventh where the software that the plan is for lacks its schedule.
+
     Parameters
     ----------
     plan : Plan
@@ -50,13 +55,10 @@ def answer_lines(plan: Plan) -> list[str]:
     rows = [
         ("time", _time(plan)),
         ("against", _against(plan)),
-        (
-            "bound",
-            f"no plan takes less than {format_time(plan.lower_bound_s)}{_of_flows(plan)}; this one "
-            f"takes {plan.gap:.1%} more",
-        ),
+        ("bound", _bound(plan)),
         ("split", _split(plan)),
         ("wiring", _wiring(plan)),
+        *(("note", note) for note in plan.notes if note.startswith(LACKING)),
     ]
     return [headline(plan), *(f"{name:<8} {words}" for name, words in rows)]
 
@@ -92,6 +94,15 @@ def _at_most(count: int, lines: list[str], what: str) -> list[str]:
     if len(lines) <= count:
         return lines
     return [*lines[: count - 1], f"... and {len(lines) - count + 1} more {what}"]
+
+
+def _bound(plan: Plan) -> str:
+    what = "no plan" if isinstance(plan.job, OperatorQuestion) else "no layout that is considered"
+    more = f"{plan.gap:.1%}" if plan.gap >= _LITTLE else f"less than {_LITTLE:.1%}"
+    return (
+        f"{what} takes less than {format_time(plan.lower_bound_s)}{_of_flows(plan)}; this one "
+        f"takes {more} more"
+    )
 
 
 def _of_flows(plan: Plan) -> str:
@@ -163,8 +174,10 @@ def _rings(plan: Plan) -> str:
     groups = {tuple(sorted(ring.order)) for ring in rings}
     count = counted(len(rings), what)
     where = server_names(min(groups)) if len(groups) == 1 else f"{len(groups)} groups of servers"
-    why = "" if plan.allreduce_bytes else " that connect them (nothing is reduced between servers)"
-    return f"{count} over {where}{why}"
+    if plan.allreduce_bytes:
+        return f"{count} over {where}"
+    only = "which only connects" if len(rings) == 1 else "which only connect"
+    return f"{count} over {where}, {only} them (nothing is reduced between servers)"
 
 
 def _answer(plan: Plan) -> str:

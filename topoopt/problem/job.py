@@ -177,6 +177,14 @@ class Job:
         for name in ("global_batch", "sequence"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, count_of(name, getattr(self, name)))
+        precision = (self.implementation or MEGATRON_CORE).precision
+        accelerator = self.server.accelerator
+        if precision == "fp8" and not accelerator.fp8_flops:
+            raise InputError(
+                f"precision is fp8, which {accelerator.name} does not have; give bf16, or another "
+                "accelerator",
+                fields=("precision",),
+            )
         reserve = self.memory_reserve
         if reserve is not None and (isinstance(reserve, bool) or not isinstance(reserve, Real)):
             raise InputError(f"memory_reserve is {told(reserve)}; give a share, such as 0.1")
@@ -208,7 +216,7 @@ class Job:
             raise InputError(
                 f"pipeline is {', '.join(map(str, choices.pipeline))} with zero 3, which is "
                 "considered without pipelines only, as every stage would gather its weights for "
-                "each microbatch; add 1 to pipeline, or another stage to zero",
+                "each microbatch; list 1 beside it, or give zero another value",
                 fields=("pipeline", "zero"),
             )
         # All modules are asked for by default, of models that lack some of them, too.

@@ -32,7 +32,7 @@ from topoopt.search.survey import Candidate, Survey, diverse, survey
 _WIRED, _WIRING_WORK = 6, 8e7
 _PROMISING = 0.95
 # Share of the best time that a placed layout may need on the ideal switch to be wired.
-_WORTH = 0.995
+_WORTH = 0.999
 # Placed layouts, fastest on the ideal switch first, among which those to wire are chosen.
 _HOPPED = 24
 # Placed layouts that are simulated on each fabric to compare with.

@@ -120,13 +120,30 @@ def look_at(problem: Problem[LayoutFamily], layouts: Sequence[Layout], best: flo
             bound = layout_bound(family, wirings, layout)
             if known or bound.seconds <= _HOPEFUL * best:
                 places = family.unlike_placements(layout)
-                times = [family.estimate(each, wirings.port_rate, schedule) for each in places]
+                hops = [_ring_hops(each) if wirings.degree == 1 else 1.0 for each in places]
+                times = [
+                    family.estimate(place, wirings.port_rate / each, schedule)
+                    for place, each in zip(places, hops, strict=True)
+                ]
                 least = min(times)
                 # No network is faster than the bound, which counts hops.
                 placed = places[times.index(least)], max(least, bound.seconds)
                 best = min(best, placed[1])
         found.append(Looked(memory, passes, bound, placed))
     return found
+
+
+def _ring_hops(placement: Placement) -> float:
+    """Return the hops of a byte where one port a server makes a ring, about.
+
+    What two servers send each other goes once round it, in all. Sums go from next to next.
+    """
+    ranks = [placement.rank.reshape(-1, placement.layout.pipeline)]
+    if placement.layout.expert > 1:
+        ranks += [group.T for group in placement.expert_groups()]
+    servers = [each // placement.ranks_per_server for each in ranks]
+    apart = any((each != each[:, :1]).any() for each in servers)
+    return max(1.0, placement.servers / 2) if apart else 1.0
 
 
 def survey(
@@ -188,7 +205,7 @@ def survey(
             f"model {family.model.name!r} does not fit: the least of "
             f"{counted(len(layouts), 'layout')} needs {least / 1e9:.4g} GB on a GPU that has "
             f"{family.memory_limit / 1e9:.4g} GB to use; give more servers, GPUs with more memory, "
-            "a shorter sequence, or more kinds of layouts"
+            f"a shorter sequence, or {_more_kinds(family)}"
         )
     order = sorted(range(len(found)), key=lambda i: (found[i].estimate_s, i))
     return Survey(
@@ -197,6 +214,11 @@ def survey(
         len(layouts),
         len(bounded),
     )
+
+
+def _more_kinds(family: LayoutFamily) -> str:
+    asked = ", ".join(family.choices.asked)
+    return f"more than the {asked} asked for" if asked else "fewer samples in an iteration"
 
 
 def lowest_bound(problem: Problem[LayoutFamily], bounded: Sequence[Bounded]) -> Bound:

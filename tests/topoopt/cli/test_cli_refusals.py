@@ -255,7 +255,7 @@ UNUSED = {
     ),
     "parts": (
         (*LAYOUTS, "--virtual-stages", "4", "--pipeline-schedule", "1f1b"),
-        "no schedule has such parts",
+        "has no such parts; add interleaved",
     ),
     "ports": (("topology", "torus", "--dims", "2x2", "--ports", "directed"), "has its own"),
     "draw": (("topology", "torus", "--dims", "2x2", "--seed", "1"), "nothing of torus is drawn"),

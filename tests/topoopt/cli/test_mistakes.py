@@ -52,7 +52,8 @@ CASES = {
     "no number of parts": ([*LLM, "--virtual-stages", "two"], ["--virtual-stages is 'two'"]),
     "no such layout": (
         [*LLM, "--microbatch", "3", "--pipeline-schedule", "gpipe", "--recompute", "none,modules"],
-        ["with --microbatch 3, --recompute none, modules, --pipeline-schedule gpipe; leave out"],
+        ["with --microbatch 3, --recompute none, modules, --pipeline-schedule gpipe; give",
+         "gpipe; give --microbatch other values, or leave it out"],
     ),
     "length of other samples": (
         ["plan", "dlrm-16", *CLUSTER, "--sequence", "5"],
@@ -63,7 +64,7 @@ CASES = {
     ),
     "sharded stages": (
         [*LLM, "--zero", "3", "--pipeline", "2,4"],
-        ["--pipeline is 2, 4 with --zero 3", "add 1 to --pipeline,"],
+        ["--pipeline is 2, 4 with --zero 3", "list 1 beside it, or give --zero another"],
     ),
     "near fabric": (
         ["compare", "dlrm-16", *CLUSTER, "--fabrics", "fattree"], ["'fattree'", "'fat-tree'"]

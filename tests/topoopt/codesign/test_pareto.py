@@ -193,7 +193,7 @@ def test_ports_are_left_unused_where_they_do_not_pay():
     found = choose_degree(job, cluster, NONE, objective="cost-time", limits=Limits())
     assert found.best.point.degree == 1
     with pytest.raises(
-        InfeasibleError, match=r"the cheapest costs 1,.* over the limit of 1; raise"
+        InfeasibleError, match=r"the cheapest costs 1,.* over the limit on costs of 1; raise"
     ):
         choose_degree(job, cluster, NONE, objective="time", limits=Limits(cost_usd=1.0))
 
@@ -266,13 +266,13 @@ def test_a_grid_without_a_plan_ends_with_the_reason():
     assert isinstance(done.exception, InfeasibleError)
     cost = min(design["cost_usd"] for design in told["designs"])
     assert str(done.exception) == (
-        f"no design is planned: the cheapest costs {cost:,.0f} USD, over the limit of 1; raise the "
-        "limit"
+        f"no design is planned: the cheapest costs {cost:,.0f} USD, over the limit on costs of 1; "
+        "raise that limit"
     )
     fits_none = Design(Point(4, 2, 1e9, 10.0), "infeasible", "it does not fit")
     costly = Design(Point(8, 2, 1e9, 99.0), "over-limit", "has 16 ports, over the limit of 8")
     assert none_planned([costly, fits_none]) == (
         "no design is planned: it does not fit; the cheapest of the others has 16 ports, over the "
-        "limit of 8; raise the limit"
+        "limit of 8; raise that limit"
     )
     assert none_planned([costly, replace(fits_none, state="planned")]) == none_planned([]) == ""

@@ -10,8 +10,10 @@ from small_transformers import gpt
 import topoopt as to
 from codesign_base import InputError
 from parallelism.transformers import published
+from parallelism.transformers.choices import Choices
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
+from topoopt.problem.job import nvlink_server
 from topoopt.problem.options import SearchOptions
 from topoopt.search import layouts
 from topoopt.search.layouts import LayoutSearch
@@ -121,3 +123,16 @@ def test_all_layouts_that_the_switch_leaves_faster_are_wired_while_it_takes_litt
 def test_memory_must_be_positive():
     with pytest.raises(InputError, match="memory_bytes is 0"):
         SearchOptions(memory_bytes=0)
+
+
+def test_on_a_ring_stages_that_answer_each_other_are_not_taken_for_neighbours():
+    # With one port a server what two of them exchange goes once round all.
+    asked, cluster = to.Cluster(6, 1, "25Gbps"), nvlink_server("h100", 2)
+    free, *pinned = (
+        planned(
+            to.Job(gpt(4, 4096, 32), global_batch=48, server=cluster, choices=choices), asked,
+            baselines=(),
+        ).iteration_time_s
+        for choices in (Choices(), Choices(pipeline=(1,)), Choices(pipeline=(2,)))
+    )  # fmt: skip
+    assert free <= min(pinned)

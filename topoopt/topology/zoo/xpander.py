@@ -49,8 +49,8 @@ def xpander(
     if degree < 1 or servers % clusters:
         below = max(servers // max(clusters, 1), 1) * clusters
         raise InputError(
-            f"an Xpander of {counted(servers, 'server')} with degree {degree}; give a multiple of "
-            f"{clusters}, such as {below}"
+            f"an Xpander of {counted(servers, 'server')} with degree {degree} cannot be built; "
+            f"give a multiple of {clusters}, such as {below}"
         )
     size = servers // clusters
     for _ in range(_ATTEMPTS):
