@@ -10,7 +10,6 @@ from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.transformers.activations import layer_activations
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.assumptions import assumptions_of
 from parallelism.transformers.choices import Choices
 from parallelism.transformers.collectives import Communication, layer_communications
 from parallelism.transformers.costs import layer_costs, model_flops
@@ -27,6 +26,7 @@ from parallelism.transformers.stages import layer_weights
 from tests.helpers.counted_flops import Counted
 from tests.helpers.small_transformers import BESIDE, HYBRID, LIGHTNING, SELECTIVE, SHORT
 from tests.helpers.trainings import training_of
+from topoopt.problem.job import Job
 
 NEW = [LIGHTNING, SELECTIVE, SHORT, BESIDE]
 
@@ -304,5 +304,5 @@ def test_refused(changes: dict[str, object], message: str) -> None:
 def test_what_times_rest_on_is_said(model: Transformer, layout: Layout, said: str) -> None:
     placement = Placement(layout, layout.gpus, ("context", "data", "pipeline"))
     server = Server(get_accelerator("h100"), layout.gpus, 450e9)
-    found = assumptions_of(model, placement, server, MEGATRON_CORE, rates_of("h100"), 0.0)
+    found = Job(model, global_batch=8, server=server).family(1).assumptions(placement)
     assert any(sentence.startswith(said) for sentence in found)
