@@ -23,6 +23,7 @@ from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import FSDP2, FSDP2_EAGER
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.pass_seconds import stack_seconds
+from parallelism.transformers.training import Training
 
 # Name, hidden and feed-forward width, heads, key heads, width of a head, tokens, samples.
 CASES = (
@@ -147,7 +148,8 @@ def rows(device, least_seconds):
                 with sdpa_kernel(backend):
                     run = torch.compile(layer) if compiled else layer
                     measured = seconds_of(run, arguments, least_seconds)
-                costs = layer_costs(model, 0, Layout(microbatch=samples), stack)
+                training = Training(model, Layout(microbatch=samples), stack, tokens)
+                costs = layer_costs(training, 0)
                 yield row(
                     (name, tokens, samples, kernel, compiled), measured,
                     modelled(costs, rates, replace(stack, attention=kernel)),
@@ -161,7 +163,7 @@ def rows(device, least_seconds):
             arguments = x.requires_grad_(), torch.randint(words, (tokens,), device="cuda")
             run = torch.compile(head) if compiled else head
             measured = seconds_of(run, arguments, least_seconds)
-            costs = head_costs(model, Layout(), stack)
+            costs = head_costs(Training(model, Layout(), stack, tokens))
             yield row(
                 (f"{name}, head", tokens, 1, "", compiled), measured,
                 modelled(costs, rates, stack), modelled(costs, rates, fused),

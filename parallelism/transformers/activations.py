@@ -3,20 +3,9 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
-from parallelism.transformers.layout import Layout
-from parallelism.transformers.linear_attention import LinearAttention
-from parallelism.transformers.shares import (
-    arriving_tokens,
-    done_again,
-    gathered_width,
-    kv_heads_of,
-    sequence_of,
-    split_tokens,
-    tokens_of,
-)
+from parallelism.transformers.shares import done_again, gathered_width, kv_heads_of
 from parallelism.transformers.stages import Part
+from parallelism.transformers.training import Training
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,23 +27,13 @@ class LayerActivations:
     rest: float
 
 
-def layer_activations(
-    model: Transformer,
-    layer: int,
-    layout: Layout,
-    implementation: Implementation = MEGATRON_CORE,
-    *,
-    sequence: int | None = None,
-) -> LayerActivations:
+def layer_activations(training: Training, layer: int) -> LayerActivations:
     """Return what one layer keeps of one microbatch, if nothing is computed again.
 
     Parameters
     ----------
-    model : Transformer
+    training : Training
     layer : int
-    layout : Layout
-    implementation : Implementation
-    sequence : int, optional
 
     Returns
     -------
@@ -75,27 +54,20 @@ def layer_activations(
     Of a feed-forward part that is computed again as a whole nothing is kept but its input, as it
     was before casts and before a tensor group gathered it.
     """
-    return _layer_activations(model, layer, layout.of_layers, implementation, sequence)
+    return _layer_activations(training.of_layers, layer)
 
 
 @lru_cache(maxsize=512)
-def _layer_activations(
-    model: Transformer,
-    layer: int,
-    layout: Layout,
-    implementation: Implementation,
-    sequence: int | None,
-) -> LayerActivations:
-    tokens = tokens_of(model, layout, sequence)
-    own, tensor = split_tokens(tokens, layout), layout.tensor
-    element, hidden, parts = float(model.dense_bytes), model.hidden, model.parts(layer)
+def _layer_activations(training: Training, layer: int) -> LayerActivations:
+    model, layout, implementation = training.model, training.layout, training.implementation
+    tokens, own, tensor = training.tokens, training.own_tokens, layout.tensor
+    element, hidden, parts = training.element, model.hidden, model.parts(layer)
     masks = parts * own * hidden if implementation.dropout else 0.0
     # Inputs of norms, of which those before parallel parts read the same one, and of attention and
     # feed-forward part, which one norm serves alike.
     norms = model.norms(layer) - (model.parallel and model.layer_norms > 1)
     products = 0 if "norms" in layout.modules else min(model.norms(layer), parts)
-    # An input of a product, which its weights' gradient needs again.
-    cast = 1.0 if implementation.precision == "fp8" else element
+    cast = _cast_bytes(training)
     rest = (norms * element + products * cast) * own * hidden + masks
     again = done_again(model, layer, layout)
     if again and products and cast < element:
@@ -112,14 +84,12 @@ def _layer_activations(
     rest += model.norms(layer) * implementation.norm_bytes * own * hidden
     core = 0.0
     if model.has_attention(layer):
-        core = _core_activations(model, layer, layout, implementation, sequence)
-        sparse = model.is_sparse(layer, sequence_of(model, sequence))
-        rest += _attention_activations(model, layout, tokens, element, cast, sparse=sparse)
+        core = _core_activations(training, layer)
+        rest += _attention_activations(training, layer)
         if model.has_indexer(layer):
-            rest += _indexer_activations(model, layout, tokens, sequence, element)
-    if model.linear is not None and model.has_linear(layer):
-        linear = model.linear.within(sequence_of(model, sequence))
-        rest += _linear_activations(linear, layout, tokens, element, cast)
+            rest += _indexer_activations(training)
+    if model.has_linear(layer):
+        rest += _linear_activations(training)
     if "experts" in again or "feed-forward" in again:
         return LayerActivations(input=element * own * hidden, core=core, rest=rest)
     product = 0.0 if "activations" in layout.modules else cast
@@ -127,8 +97,7 @@ def _layer_activations(
     if model.has_experts(layer):
         experts = model.experts
         assert experts is not None
-        arriving = arriving_tokens(model, layout, implementation, tokens)
-        read = experts.reads(model.hidden)
+        arriving, read = training.arriving_tokens, experts.reads(model.hidden)
         # Scores, and the sum of experts that the projection from their width reads.
         rest += 4.0 * own * experts.count + cast * own * experts.latent_width
         if not implementation.forwarded_tokens:
@@ -142,39 +111,35 @@ def _layer_activations(
     return LayerActivations(input=element * own * hidden, core=core, rest=rest)
 
 
-def _core_activations(
-    model: Transformer,
-    layer: int,
-    layout: Layout,
-    implementation: Implementation,
-    sequence: int | None,
-) -> float:
+def _cast_bytes(training: Training) -> float:
+    """Return the bytes of an element of a product's input, which its weights' gradient needs again.
+
+    That is as it was cast in FP8 training.
+    """
+    return 1.0 if training.fp8 else training.element
+
+
+def _core_activations(training: Training, layer: int) -> float:
     """Return the bytes of scores and what is made of them; a fused kernel keeps row sums."""
-    length, element = sequence_of(model, sequence), float(model.dense_bytes)
+    model, layout, implementation = training.model, training.layout, training.implementation
+    length = training.sequence
     batched = layout.microbatch * model.attention.heads / layout.tensor
     rows = length / layout.context
     if implementation.flash or model.is_sparse(layer, length):
         return 4.0 * batched * rows
-    kept = 2 * element + 1 if implementation.dropout else element
+    kept = 2 * training.element + 1 if implementation.dropout else training.element
     return kept * batched * rows * length
 
 
-def _attention_activations(
-    model: Transformer,
-    layout: Layout,
-    tokens: float,
-    element: float,
-    cast: float,
-    *,
-    sparse: bool = False,
-) -> float:
+def _attention_activations(training: Training, layer: int) -> float:
     """Return the bytes of queries, keys, values, what they are made of, and of their output.
 
-    Where a kernel reads chosen keys as they are before the up-projections (``sparse``), queries
-    before and after they are projected to the keys' latent width, outputs of that width, and
-    latent keys with their rotary part, which all heads share.
+    Where a kernel reads chosen keys as they are before the up-projections, queries before and
+    after they are projected to the keys' latent width, outputs of that width, and latent keys with
+    their rotary part, which all heads share.
     """
-    attention, own, tensor = model.attention, split_tokens(tokens, layout), layout.tensor
+    layout, element, cast = training.layout, training.element, _cast_bytes(training)
+    attention, tokens, tensor = training.model.attention, training.tokens, layout.tensor
     kept = element * tokens * attention.value_width / tensor
     if attention.output_gate:  # the gate, and the output as the product reads it
         kept += (element + cast) * tokens * attention.value_width / tensor
@@ -186,38 +151,35 @@ def _attention_activations(
     latent = attention.latent
     narrow = latent.kv_rank + latent.query_rank
     wide = float(2 * attention.query_width + attention.heads * latent.value_width)
-    if sparse:
+    if training.model.is_sparse(layer, training.sequence):
         key = latent.kv_rank + latent.rope_width
         wide = float(attention.heads * (attention.head_width + key))
         kept += element * tokens * (attention.heads * latent.kv_rank / tensor + key)
     if "norms" in layout.modules:
-        kept += own * element * (narrow + latent.rope_width)
+        kept += training.own_tokens * element * (narrow + latent.rope_width)
     else:
-        kept += own * ((element + cast) * narrow + element * latent.rope_width)
+        kept += training.own_tokens * ((element + cast) * narrow + element * latent.rope_width)
     if "up-projections" not in layout.modules:
         kept += element * tokens * wide / tensor
     return kept
 
 
-def _indexer_activations(
-    model: Transformer, layout: Layout, tokens: float, sequence: int | None, element: float
-) -> float:
+def _indexer_activations(training: Training) -> float:
     """Return the bytes of an indexer's inputs, queries, keys before and after their norm, choice.
 
     Its inputs are kept for other products already but where tensor ranks gathered them.
     """
+    model, layout, element = training.model, training.layout, training.element
     latent, indexer = model.attention.latent, model.indexer
     assert latent is not None
     assert indexer is not None
     kept = element * (indexer.heads * indexer.width + 2 * indexer.width + indexer.heads)
     if layout.tensor > 1 and layout.sequence_parallel:
         kept += element * (model.hidden + latent.query_rank)
-    return tokens * (kept + 4.0 * min(indexer.keys, sequence_of(model, sequence)))
+    return training.tokens * (kept + 4.0 * min(indexer.keys, training.sequence))
 
 
-def _linear_activations(
-    linear: LinearAttention, layout: Layout, tokens: float, element: float, cast: float
-) -> float:
+def _linear_activations(training: Training) -> float:
     """Return the bytes of linear attention between its projections.
 
     Queries, keys and values before the convolution and after it, where queries and keys are
@@ -229,7 +191,10 @@ def _linear_activations(
     it made of that, Mamba-1 values before and after the convolution, steps, and what both are made
     of before and after norms.
     """
-    linear = linear.shared_by(layout.tensor * layout.context)
+    layout, tokens, element = training.layout, training.tokens, training.element
+    linear = training.model.linear
+    assert linear is not None
+    linear = linear.within(training.sequence).shared_by(layout.tensor * layout.context)
     numbers, after = 0.0, 0
     if linear.kind == "mamba-2":
         # Its kernel convolves again, and multiplies within chunks again (mamba_ssm,
@@ -242,48 +207,43 @@ def _linear_activations(
     elif linear.kind != "short-convolution":
         numbers = 4.0 * (linear.keys if linear.kind == "kda" else 3 * linear.heads)
         after = linear.heads * (2 * linear.key_width + linear.value_width + linear.chunk)
-    kept = element * (linear.mixed + after + 2 * linear.values) + numbers + cast * linear.values
+    kept = element * (linear.mixed + after + 2 * linear.values) + numbers
+    kept += _cast_bytes(training) * linear.values
     narrow = element * tokens * (linear.low_ranks + 2 * linear.from_values)
     return narrow + tokens * kept / layout.tensor
 
 
-def part_activations(
-    model: Transformer,
-    part: Part,
-    layout: Layout,
-    implementation: Implementation = MEGATRON_CORE,
-    *,
-    sequence: int | None = None,
-) -> float:
+def part_activations(training: Training, part: Part) -> float:
     """Return the bytes that one part of a model keeps of one microbatch on one GPU.
 
     Embedding dropout keeps its mask; the head its two inputs and logits in FP32 (Korthikanti et
     al., 2022, section 4.3), or as they are for a fused loss. A module for multi-token prediction
     keeps as much, and inputs of two norms and of its projection, which is twice as wide.
     """
+    model, layout, implementation = training.model, training.layout, training.implementation
     kept = 0.0
     for layer, count in part.kinds(model):
-        one = layer_activations(model, layer, layout, implementation, sequence=sequence)
+        one = layer_activations(training, layer)
         if layout.recompute == "full":
             kept += count * one.input
         else:
-            kept += count * (one.rest + one.core - not_kept(one, layout, implementation))
-    tokens = tokens_of(model, layout, sequence)
-    own = split_tokens(tokens, layout) * model.hidden
+            kept += count * (one.rest + one.core - not_kept(training, one))
+    own = training.own_tokens * model.hidden
     if part.embedding and implementation.dropout:
         kept += own
     if part.head:
         kept += 2.0 * model.dense_bytes * own
         outputs = layout.microbatch * model.classes if model.classes else 0.0
-        logits = 0.0 if model.classes else tokens * model.vocabulary / layout.tensor
+        logits = 0.0 if model.classes else training.tokens * model.vocabulary / layout.tensor
         kept += min(4.0, implementation.logit_bytes) * (1 + model.mtp_layers) * (logits + outputs)
         kept += model.mtp_layers * 6.0 * model.dense_bytes * own
     return kept
 
 
-def not_kept(one: LayerActivations, layout: Layout, implementation: Implementation) -> float:
+def not_kept(training: Training, one: LayerActivations) -> float:
     """Return the bytes of a layer that selective recomputation does not keep."""
-    if layout.recompute != "selective":
+    implementation = training.implementation
+    if training.layout.recompute != "selective":
         return 0.0
     if implementation.selective == "products":
         # Of llama's layer 7.75 of 17 hidden widths stay: inputs of norms, every second product.

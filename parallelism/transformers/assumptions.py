@@ -1,14 +1,17 @@
 """What the times of a placed layout rest on, in sentences."""
 
-from parallelism.device import Server
+from typing import TYPE_CHECKING
+
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.gpu import GpuRates, fitted_on
-from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.gpu import fitted_on
 from parallelism.transformers.layout import LOOPED, Layout
 from parallelism.transformers.linear_attention import LinearAttention
 from parallelism.transformers.links import near_links
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.shares import sums_once
+
+if TYPE_CHECKING:
+    from parallelism.transformers.records import LayoutQuestion
 
 LACKING = "Megatron-LM has no schedule"
 """How the note begins that a stack lacks the schedule of a layout."""
@@ -53,27 +56,16 @@ def _of_linear(model: Transformer, linear: LinearAttention, layout: Layout) -> l
     return found
 
 
-def assumptions_of(
-    model: Transformer,
-    placement: Placement,
-    server: Server,
-    implementation: Implementation,
-    rates: GpuRates,
-    memory_reserve: float,
-) -> list[str]:
+def assumptions_of(question: "LayoutQuestion", placement: Placement) -> list[str]:
     """Return what the times of a placed layout rest on, one sentence each.
 
     Parameters
     ----------
-    model : Transformer
+    question : LayoutQuestion
     placement : Placement
-    server : Server
-    implementation : Implementation
-    rates : GpuRates
-    memory_reserve : float
-        Share of each GPU's memory that is left free.
     """
-    reached = near_links(server).inter_efficiency
+    model, implementation, rates = question.model, question.implementation, question.rates
+    reached = near_links(question.server).inter_efficiency
     found = [
         f"times of products and attention are those of {rates.accelerator.name} with "
         f"rates fitted on {fitted_on(rates)}",
@@ -110,8 +102,8 @@ def assumptions_of(
             "attention and feed-forward part of a layer are parallel: a tensor group sums "
             "their outputs together, and the gradients of their inputs"
         )
-    if memory_reserve:
-        found.append(f"{memory_reserve:.0%} of each GPU's memory is left free")
+    if question.memory_reserve:
+        found.append(f"{question.memory_reserve:.0%} of each GPU's memory is left free")
     if implementation.load_imbalance > 1.0:
         found.append(
             f"the busiest expert rank has {implementation.load_imbalance:g} times its "

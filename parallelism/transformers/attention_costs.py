@@ -3,11 +3,9 @@
 from dataclasses import replace
 
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.attention import LatentAttention
-from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
-from parallelism.transformers.layout import Layout
 from parallelism.transformers.operands import cast_shares, operands
-from parallelism.transformers.shares import kv_heads_of, sequence_of, split_tokens
+from parallelism.transformers.shares import kv_heads_of
+from parallelism.transformers.training import Training
 from parallelism.transformers.work import (
     NOTHING,
     Gemm,
@@ -21,14 +19,7 @@ _SCORE = 4.0
 """Bytes of an indexer's score, and of the number of a key."""
 
 
-def attention_core(
-    model: Transformer,
-    layout: Layout,
-    implementation: Implementation = MEGATRON_CORE,
-    *,
-    layer: int = 0,
-    sequence: int | None = None,
-) -> PassCosts:
+def attention_core(training: Training, layer: int = 0) -> PassCosts:
     """Return scores, softmax and weighted values of one layer on one GPU.
 
     With context parallelism each rank has its share of the queries and meets all keys; causal
@@ -40,8 +31,8 @@ def attention_core(
     memory once, as if caches held what several tokens chose. A sequence of no more tokens than are
     chosen is attended to as without an indexer.
     """
-    length = sequence_of(model, sequence)
-    attention, element = model.attention, float(model.dense_bytes)
+    model, layout, implementation = training.model, training.layout, training.implementation
+    length, element, attention = training.sequence, training.element, model.attention
     local = length / layout.context
     heads = attention.heads / layout.tensor
     batched = layout.microbatch * heads
@@ -89,14 +80,12 @@ def attention_core(
     )
 
 
-def projections(
-    model: Transformer, layout: Layout, implementation: Implementation, tokens: float
-) -> PassCosts:
+def projections(training: Training) -> PassCosts:
     """Return the passes of projections to queries, keys, values and output, and of positions."""
-    attention, hidden = model.attention, model.hidden
-    element, sums = float(model.dense_bytes), operands(model, implementation, layer=True)
-    tensor = layout.tensor
-    cast, gathered = cast_shares(implementation, layout)
+    model, layout, tokens = training.model, training.layout, training.tokens
+    attention, hidden, tensor = model.attention, model.hidden, layout.tensor
+    element, sums = training.element, operands(training, layer=True)
+    cast, gathered = cast_shares(training)
     query = attention.query_width / tensor
     out = product_costs(
         tokens, hidden, attention.value_width / tensor, 1, *sums[:4], (cast, gathered)
@@ -106,7 +95,7 @@ def projections(
         latent = attention.latent
         # Projections to latent vectors are replicated; with sequence parallelism each rank does
         # them for its own tokens.
-        own = split_tokens(tokens, layout)
+        own = training.own_tokens
         costs = product_costs(own, latent.kv_rank + latent.rope_width, hidden, 1, *sums)
         norm = own * latent.kv_rank * element
         if latent.query_rank:
@@ -114,7 +103,7 @@ def projections(
             norm += own * latent.query_rank * element
         else:
             costs += product_costs(tokens, query, hidden, 1, *sums[:4], (gathered, cast))
-        costs += up_projections(model, layout, implementation, tokens)
+        costs += up_projections(training)
         rope = rotary * latent.rope_width * (attention.heads / tensor + 1)
         return costs + out + elementwise(2 * norm + rope, 3 * norm + rope, 3)
     key_value = kv_heads_of(attention, layout) * attention.head_width
@@ -132,39 +121,26 @@ def projections(
     return costs
 
 
-def up_projections(
-    model: Transformer, layout: Layout, implementation: Implementation, tokens: float
-) -> PassCosts:
+def up_projections(training: Training) -> PassCosts:
     """Return the products of latent vectors with the weights of queries, keys and values."""
-    attention, sums = model.attention, operands(model, implementation, layer=True)
-    latent = attention.latent
+    attention, sums = training.model.attention, operands(training, layer=True)
+    tokens, tensor, latent = training.tokens, training.layout.tensor, attention.latent
     assert latent is not None
-    key_value = attention.heads * (attention.head_width + latent.value_width) / layout.tensor
+    key_value = attention.heads * (attention.head_width + latent.value_width) / tensor
     costs = product_costs(tokens, key_value, latent.kv_rank, 1, *sums)
     if latent.query_rank:
-        query = attention.query_width / layout.tensor
+        query = attention.query_width / tensor
         costs += product_costs(tokens, query, latent.query_rank, 1, *sums)
     return costs
 
 
-def indexer_costs(
-    model: Transformer,
-    latent: LatentAttention,
-    layout: Layout,
-    implementation: Implementation,
-    length: int,
-) -> PassCosts:
+def indexer_costs(training: Training) -> PassCosts:
     """Return the passes of a layer's indexer: projections, scores, and the choice of keys.
 
     Parameters
     ----------
-    model : Transformer
-    latent : LatentAttention
-        With an indexer.
-    layout : Layout
-    implementation : Implementation
-    length : int
-        Tokens of a sample.
+    training : Training
+        Of a model with an indexer.
 
     Returns
     -------
@@ -180,10 +156,11 @@ def indexer_costs(
     none goes to what it reads. Of the loss nothing but these products is counted. Training on all
     keys, with which it begins, is another job.
     """
-    indexer = latent.indexer
+    model, layout, length = training.model, training.layout, training.sequence
+    latent, indexer = model.attention.latent, model.indexer
+    assert latent is not None
     assert indexer is not None
-    sums = operands(model, implementation, layer=True)
-    tokens = layout.microbatch * length / layout.context
+    sums, tokens = operands(training, layer=True), training.tokens
     queries, hidden = indexer.heads * indexer.width, model.hidden
     costs = product_costs(tokens, queries, latent.query_rank, 1, *sums)
     costs += product_costs(tokens, indexer.width + indexer.heads, hidden, 1, *sums)
@@ -211,9 +188,7 @@ def indexer_costs(
     )  # fmt: skip
 
 
-def stated_sparse_flops(
-    model: Transformer, latent: LatentAttention, layer: int, length: int
-) -> float:
+def stated_sparse_flops(model: Transformer, layer: int, sequence: int) -> float:
     """Return a third of a sample's operations that published figures count in sparse attention.
 
     As Megatron Bridge counts (``flop_utils.py``) where the indexer learns from chosen keys: the
@@ -221,14 +196,15 @@ def stated_sparse_flops(
     backward; of the indexer, projections forward and gradients of their weights, scores of all
     keys, gradients of those chosen, and attention's scores of these that it learns from.
     """
-    indexer, attention = latent.indexer, model.attention
+    attention, latent, indexer = model.attention, model.attention.latent, model.indexer
+    assert latent is not None
     assert indexer is not None
-    chosen = length**2 * indexer.share(length)
+    chosen = sequence**2 * indexer.share(sequence)
     found = 2.0 * chosen * attention.heads * (2 * latent.kv_rank + latent.rope_width)
     if model.has_indexer(layer):
         weights = latent.indexer_parameters(model.hidden) - 2 * indexer.width
         one = 2.0 * indexer.heads * (indexer.width + 1)
-        training = 4.0 * length * weights + one * (0.5 * length**2 + 2.0 * chosen)
-        training += 2.0 * chosen * attention.heads * (latent.kv_rank + latent.rope_width)
-        found += training / 3.0
+        learnt = 4.0 * sequence * weights + one * (0.5 * sequence**2 + 2.0 * chosen)
+        learnt += 2.0 * chosen * attention.heads * (latent.kv_rank + latent.rope_width)
+        found += learnt / 3.0
     return found

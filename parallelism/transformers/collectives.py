@@ -5,23 +5,18 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.experts import Experts
-from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout, Module
-from parallelism.transformers.linear_attention import LinearAttention
 from parallelism.transformers.links import CollectiveKind
 from parallelism.transformers.reach import copies_sent
 from parallelism.transformers.shares import (
     done_again,
     gathered_width,
     kv_heads_of,
-    sequence_of,
-    split_tokens,
     sums_once,
-    tokens_of,
 )
 from parallelism.transformers.stages import Part, all_part_weights, parts_of
+from parallelism.transformers.training import Training
 
 GroupKind = Literal["tensor", "context", "expert", "pipeline", "data", "expert-data", "embedding"]
 When = Literal["forward", "recompute", "backward", "weight", "gradients", "weights"]
@@ -67,23 +62,13 @@ class Communication:
     part: int = 0
 
 
-def layer_communications(
-    model: Transformer,
-    layer: int,
-    layout: Layout,
-    implementation: Implementation = MEGATRON_CORE,
-    *,
-    sequence: int | None = None,
-) -> tuple[Communication, ...]:
+def layer_communications(training: Training, layer: int) -> tuple[Communication, ...]:
     """Return what one layer sends for one microbatch.
 
     Parameters
     ----------
-    model : Transformer
+    training : Training
     layer : int
-    layout : Layout
-    implementation : Implementation
-    sequence : int, optional
 
     Returns
     -------
@@ -116,37 +101,26 @@ def layer_communications(
     checkpoints do all of a part's forward pass. With both, the tensor ranks that split an expert
     gather what arrived.
     """
-    return _layer_communications(model, layer, layout.of_layers, implementation, sequence)
+    return _layer_communications(training.of_layers, layer)
 
 
 @lru_cache(maxsize=512)
-def _layer_communications(
-    model: Transformer,
-    layer: int,
-    layout: Layout,
-    implementation: Implementation,
-    sequence: int | None,
-) -> tuple[Communication, ...]:
-    found = list(_layer_pass(model, layer, layout, implementation, sequence, "forward"))
-    if layout.recompute == "full":
-        found += _layer_pass(model, layer, layout, implementation, sequence, "recompute")
-    for part in done_again(model, layer, layout):
-        found += _layer_pass(model, layer, layout, implementation, sequence, "recompute", part)
-    found += _layer_pass(model, layer, layout, implementation, sequence, "backward")
+def _layer_communications(training: Training, layer: int) -> tuple[Communication, ...]:
+    found = list(_layer_pass(training, layer, "forward"))
+    if training.layout.recompute == "full":
+        found += _layer_pass(training, layer, "recompute")
+    for part in done_again(training.model, layer, training.layout):
+        found += _layer_pass(training, layer, "recompute", part)
+    found += _layer_pass(training, layer, "backward")
     return tuple(found)
 
 
 def _layer_pass(
-    model: Transformer,
-    layer: int,
-    layout: Layout,
-    implementation: Implementation,
-    sequence: int | None,
-    when: When,
-    only: Module | None = None,
+    training: Training, layer: int, when: When, only: Module | None = None
 ) -> Iterator[Communication]:
     """Yield what a layer sends in a pass, or ``only`` one feed-forward part of it."""
-    tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
+    model, layout, implementation = training.model, training.layout, training.implementation
+    tokens, element = training.tokens, training.element
     experts = model.experts if model.has_experts(layer) else None
     whole = element * tokens * model.hidden
     dense = model.has_feed_forward(layer) and (experts is None or experts.shared > 0)
@@ -172,7 +146,7 @@ def _layer_pass(
     for read, made, ranks, exposed in blocks:
         if ranks > 1:
             # What comes to experts is gathered before it is cast, and summed as it is.
-            low = implementation.precision == "fp8" and not exposed
+            low = training.fp8 and not exposed
             fewer = element if low and implementation.fp8_gather else 1.0
             forward = low and implementation.fp8_scatter and when != "backward"
             gathered, summed = (made, read) if when == "backward" else (read, made)
@@ -189,12 +163,12 @@ def _layer_pass(
         if layout.sequence_parallel:
             read = element * tokens * (model.hidden + latent.query_rank)
             yield Communication("allgather", "tensor", layout.tensor, read, 1, when)
-        scores = 4.0 * tokens * min(indexer.keys, sequence_of(model, sequence))
+        scores = 4.0 * tokens * min(indexer.keys, training.sequence)
         yield Communication("allreduce", "tensor", layout.tensor, scores, 1, when)
     if layout.context > 1 and attends:
         if latent is None:
             width = 2.0 * kv_heads_of(attention, layout) * attention.head_width
-        elif model.is_sparse(layer, sequence_of(model, sequence)):
+        elif model.is_sparse(layer, training.sequence):
             width = float(latent.kv_rank + latent.rope_width)
         else:
             width = (attention.query_width + attention.value_width) / layout.tensor
@@ -203,12 +177,11 @@ def _layer_pass(
         yield Communication(
             "ring", "context", layout.context, element * tokens * width, passed, when
         )
-    if meets and model.linear is not None:
-        yield from _linear_messages(model.linear, layout, element, tokens, when)
+    if meets:
+        yield from _linear_messages(training, when)
     if experts is not None and layout.expert > 1:
-        copies = split_tokens(tokens, layout) * implementation.load_imbalance
-        copies *= copies_sent(experts, layout, implementation)
-        if implementation.fp8_dispatch and implementation.precision == "fp8":
+        copies = training.own_tokens * implementation.load_imbalance * copies_sent(training)
+        if implementation.fp8_dispatch and training.fp8:
             element = (1.0 + 4.0 / 128.0 + element) / 2.0  # the mean of there and back
         # Outputs that come back are needed by no backward pass.
         times = 1 if when == "recompute" and implementation.selective == "products" else 2
@@ -219,11 +192,11 @@ def _layer_pass(
         )  # fmt: skip
 
 
-def _linear_messages(
-    linear: LinearAttention, layout: Layout, element: float, tokens: float, when: When
-) -> Iterator[Communication]:
+def _linear_messages(training: Training, when: When) -> Iterator[Communication]:
     """Yield what linear attention sends in a pass between its projections."""
-    tensor, context = layout.tensor, layout.context
+    layout, tokens, element = training.layout, training.tokens, training.element
+    tensor, context, linear = layout.tensor, layout.context, training.model.linear
+    assert linear is not None
     if tensor > 1 and linear.from_values:
         made = element * tokens * linear.from_values
         yield Communication("allreduce", "tensor", tensor, made, 1, when, exposed=True)
@@ -249,13 +222,7 @@ def _tensor_block(
     yield Communication("reducescatter", "tensor", ranks, summed, 1, when)
 
 
-def end_communications(
-    model: Transformer,
-    part: Part,
-    layout: Layout,
-    *,
-    sequence: int | None = None,
-) -> tuple[Communication, ...]:
+def end_communications(training: Training, part: Part) -> tuple[Communication, ...]:
     """Return what embedding, head and loss of a part send for one microbatch.
 
     The embedding is split over the vocabulary: rows are summed (or scattered). The head gathers
@@ -263,8 +230,8 @@ def end_communications(
     multi-token prediction does all of that again, and gathers input and output of its projection
     (as Megatron-Core's does).
     """
-    tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
-    whole, tensor = element * tokens * model.hidden, layout.tensor
+    model, layout, tokens = training.model, training.layout, training.tokens
+    whole, tensor = training.element * tokens * model.hidden, layout.tensor
     if tensor == 1 or not model.vocabulary:
         return ()
     split, more = layout.sequence_parallel, model.mtp_layers * part.head
@@ -289,28 +256,23 @@ def end_communications(
     return tuple(found)
 
 
-def boundary_bytes(model: Transformer, layout: Layout, *, sequence: int | None = None) -> float:
+def boundary_bytes(training: Training) -> float:
     """Return the bytes of the activations between two parts, of a whole tensor group."""
-    return model.dense_bytes * tokens_of(model, layout, sequence) * model.hidden
+    return training.element * training.tokens * training.model.hidden
 
 
-def pipeline_send(
-    model: Transformer,
-    layout: Layout,
-    implementation: Implementation = MEGATRON_CORE,
-    *,
-    sequence: int | None = None,
-) -> tuple[Communication, ...]:
+def pipeline_send(training: Training) -> tuple[Communication, ...]:
     """Return what one GPU sends to the next part (``forward``) and back (``backward``).
 
     The tensor ranks of a stage hold the same output unless it is split along the sequence. Each
     sends its own share of it, after which the receivers gather (Narayanan et al., 2021, section
     4.1), or, without ``scatter_gather``, all of it.
     """
+    layout = training.layout
     if layout.pipeline == 1:
         return ()
-    whole = boundary_bytes(model, layout, sequence=sequence)
-    shared = layout.sequence_parallel or implementation.scatter_gather
+    whole = boundary_bytes(training)
+    shared = layout.sequence_parallel or training.implementation.scatter_gather
     size = whole / layout.tensor if shared else whole
     found: list[Communication] = []
     directions: tuple[When, When] = ("forward", "backward")
@@ -321,27 +283,21 @@ def pipeline_send(
     return tuple(found)
 
 
-def weight_bytes(model: Transformer, implementation: Implementation) -> float:
+def weight_bytes(training: Training) -> float:
     """Return the bytes of an element of the weights that data-parallel ranks gather."""
-    low = implementation.fp8_weights and implementation.precision == "fp8"
-    return 1.0 if low else float(model.dense_bytes)
+    return 1.0 if training.implementation.fp8_weights and training.fp8 else training.element
 
 
 def step_communications(
-    model: Transformer,
-    layout: Layout,
-    microbatches: int,
-    implementation: Implementation = MEGATRON_CORE,
+    training: Training, microbatches: int
 ) -> tuple[tuple[Communication, ...], ...]:
     """Return what one GPU of each stage sends to sum gradients and to share weights.
 
     Parameters
     ----------
-    model : Transformer
-    layout : Layout
+    training : Training
     microbatches : int
         Of an iteration.
-    implementation : Implementation
 
     Returns
     -------
@@ -357,9 +313,10 @@ def step_communications(
     times the volume of the others (Rajbhandari et al., 2020, section 7). Gradients of an embedding
     that is used again are summed over the first and the last stage.
     """
+    model, layout = training.model, training.layout
     stages: list[list[Communication]] = [[] for _ in range(layout.pipeline)]
     ranks = layout.data * layout.context
-    weight, gradient = weight_bytes(model, implementation), float(implementation.gradient_bytes)
+    weight, gradient = weight_bytes(training), float(training.implementation.gradient_bytes)
     parts = parts_of(model, layout)
     for part, count in zip(parts, all_part_weights(model, layout), strict=True):
         shares: tuple[tuple[float, GroupKind, int], ...] = (

@@ -21,45 +21,26 @@ from parallelism.transformers.feed_forward_costs import (
     feed_forward_costs,
     shared_costs,
 )
-from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
+from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.linear_costs import (
     linear_core,
     linear_projections,
     stated_flops_of_token,
 )
-from parallelism.transformers.operands import cast_shares
-from parallelism.transformers.shares import (
-    arriving_tokens,
-    done_again,
-    kv_heads_of,
-    layer_kinds,
-    sequence_of,
-    split_tokens,
-    tokens_of,
-)
+from parallelism.transformers.shares import done_again, kv_heads_of, layer_kinds
+from parallelism.transformers.training import Training
 from parallelism.transformers.work import NOTHING, PassCosts, Work, elementwise, product_costs
 
 
-def layer_costs(
-    model: Transformer,
-    layer: int,
-    layout: Layout,
-    implementation: Implementation = MEGATRON_CORE,
-    *,
-    sequence: int | None = None,
-) -> PassCosts:
+def layer_costs(training: Training, layer: int) -> PassCosts:
     """Return the passes of one layer over one microbatch on one GPU.
 
     Parameters
     ----------
-    model : Transformer
+    training : Training
     layer : int
         Index of the layer, which says whether it has experts and a sliding window.
-    layout : Layout
-    implementation : Implementation
-    sequence : int, optional
-        Tokens of a sample, the model's own by default.
 
     Returns
     -------
@@ -69,7 +50,7 @@ def layer_costs(
     -----
     Recomputation: ``"selective"`` does the attention core again (scores, softmax, dropout,
     values; Korthikanti et al., 2022, section 5), which a fused kernel does anyway, so that it
-    changes nothing there; or what else ``implementation.selective`` says. ``"full"`` does the
+    changes nothing there; or what else `Implementation.selective` says. ``"full"`` does the
     whole forward pass again. ``"modules"`` does those that the layout names, one after another:
     a nonlinearity within experts that are computed again comes twice, and so do shared experts
     there, as nested checkpoints of Megatron-Core do them.
@@ -77,41 +58,28 @@ def layer_costs(
     The backward pass of a fused attention kernel does five products where the forward pass does
     two, because it computes the scores again (Dao et al., 2022, algorithm 4).
     """
-    return _layer_costs(model, layer, layout.of_layers, implementation, sequence)
+    return _layer_costs(training.of_layers, layer)
 
 
 @lru_cache(maxsize=512)
-def _layer_costs(
-    model: Transformer,
-    layer: int,
-    layout: Layout,
-    implementation: Implementation,
-    sequence: int | None,
-) -> PassCosts:
-    length = sequence_of(model, sequence)
-    tokens = tokens_of(model, layout, sequence)
-    element = float(model.dense_bytes)
+def _layer_costs(training: Training, layer: int) -> PassCosts:
+    model, layout, implementation = training.model, training.layout, training.implementation
     core = met = rest = fed = PassCosts()
     if model.has_attention(layer):
-        core = attention_core(model, layout, implementation, layer=layer, sequence=length)
-        rest = projections(model, layout, implementation, tokens)
-        latent = model.attention.latent
-        if latent is not None and model.has_indexer(layer):
-            rest += indexer_costs(model, latent, layout, implementation, length)
-    if model.linear is not None and model.has_linear(layer):
-        met = linear_core(model, model.linear.within(length), layout, tokens)
-        rest += linear_projections(model, model.linear, layout, implementation, tokens)
+        core = attention_core(training, layer)
+        rest = projections(training)
+        if model.has_indexer(layer):
+            rest += indexer_costs(training)
+    if model.has_linear(layer):
+        met = linear_core(training)
+        rest += linear_projections(training)
     if model.has_experts(layer):
-        assert model.experts is not None
-        fed = expert_costs(model, model.experts, layout, implementation, tokens)
+        fed = expert_costs(training)
     elif model.has_feed_forward(layer):
-        fed = feed_forward_costs(
-            model, model.feed_forward, tokens, layout.tensor, implementation,
-            casts=cast_shares(implementation, layout),
-        )  # fmt: skip
+        fed = feed_forward_costs(training, model.feed_forward)
     rest += fed
-    hidden = split_tokens(tokens, layout) * model.hidden * element
-    masks = split_tokens(tokens, layout) * model.hidden if implementation.dropout else 0.0
+    hidden = training.own_tokens * model.hidden * training.element
+    masks = training.own_tokens * model.hidden if implementation.dropout else 0.0
     # Norms; sums of residuals of each part (with dropout and its mask).
     norms, parts = model.norms(layer), model.parts(layer)
     moved = norms * implementation.norms / implementation.elementwise
@@ -124,20 +92,16 @@ def _layer_costs(
             again = _as_needed(again, implementation)
         return whole.recomputed(again)
     if layout.recompute == "modules":
-        return whole.recomputed(
-            _modules_again(model, layer, layout, implementation, tokens, hidden, fed.forward)
-        )
+        return whole.recomputed(_modules_again(training, layer, fed.forward))
     if layout.recompute == "selective":
         if implementation.selective == "products":
-            return whole.recomputed(_second_products(model, layer, layout, rest.forward, tokens))
+            return whole.recomputed(_second_products(training, layer, rest.forward))
         if not implementation.flash and model.has_attention(layer):
             return whole.recomputed(core.forward)
     return whole
 
 
-def _second_products(
-    model: Transformer, layer: int, layout: Layout, rest: Work, tokens: float
-) -> Work:
+def _second_products(training: Training, layer: int, rest: Work) -> Work:
     """Return every second product in the order of a layer, and all element-wise work.
 
     The order is queries, keys, values, output, and of a gated feed-forward part both inputs of
@@ -145,7 +109,8 @@ def _second_products(
     latent, gated or linear attention, experts and parts that are not gated half of each product
     counts.
     """
-    attention, element, tensor = model.attention, float(model.dense_bytes), layout.tensor
+    model, layout, tokens = training.model, training.layout, training.tokens
+    attention, element, tensor = model.attention, training.element, layout.tensor
     usual = attention.latent is None and not attention.output_gate
     usual = usual and model.has_attention(layer) and not model.has_linear(layer)
     fed = model.has_feed_forward(layer) and not model.has_experts(layer) and model.gated
@@ -158,47 +123,36 @@ def _second_products(
     return replace(rest, gemms=again.forward.gemms)
 
 
-def _modules_again(
-    model: Transformer,
-    layer: int,
-    layout: Layout,
-    implementation: Implementation,
-    tokens: float,
-    hidden: float,
-    fed: Work,
-) -> Work:
-    """Return what recomputation by modules does again.
-
-    A norm's input has ``hidden`` bytes, and the feed-forward part does ``fed``.
-    """
-    again, element = NOTHING, float(model.dense_bytes)
+def _modules_again(training: Training, layer: int, fed: Work) -> Work:
+    """Return what recomputation by modules does again, where the feed-forward part does ``fed``."""
+    model, layout, implementation = training.model, training.layout, training.implementation
+    again, own, element = NOTHING, training.own_tokens, training.element
     latent = model.attention.latent if model.has_attention(layer) else None
     experts = model.experts if model.has_experts(layer) else None
     parts = done_again(model, layer, layout)
     if "norms" in layout.modules:
-        moved = model.norms(layer) * implementation.norms / implementation.elementwise * 2 * hidden
+        read = own * model.hidden * element
+        moved = model.norms(layer) * implementation.norms / implementation.elementwise * 2 * read
         if latent is not None:
             ranks = latent.kv_rank + latent.query_rank
-            moved += 2 * split_tokens(tokens, layout) * ranks * element
+            moved += 2 * own * ranks * element
         again += Work(traffic=moved, kernels=model.norms(layer))
     if "up-projections" in layout.modules and latent is not None:
-        again += up_projections(model, layout, implementation, tokens).forward
+        again += up_projections(training).forward
     if "activations" in layout.modules and model.has_feed_forward(layer):
         inputs = 3 if model.gated else 2
         dense = experts.shared * experts.shared_width if experts else model.feed_forward
         # Within parts that are done again only routed experts do theirs once more.
-        width = 0.0 if parts else tokens * dense / layout.tensor
+        width = 0.0 if parts else training.tokens * dense / layout.tensor
         if experts is not None:
-            arriving = arriving_tokens(model, layout, implementation, tokens)
-            width += arriving * experts.width / layout.expert_split
+            width += training.arriving_tokens * experts.width / layout.expert_split
         if width:
             again += Work(traffic=inputs * width * element, kernels=1)
     for part in parts:
         if part == "experts" or experts is None:
             again += fed if experts is not None else _as_needed(fed, implementation)
         else:
-            shared = shared_costs(model, experts, layout, implementation, tokens)
-            again += _as_needed(shared.forward, implementation)
+            again += _as_needed(shared_costs(training).forward, implementation)
     return again
 
 
@@ -213,9 +167,7 @@ def _as_needed(again: Work, implementation: Implementation) -> Work:
 
 
 @lru_cache(maxsize=64)
-def model_flops(
-    model: Transformer, batch: int, *, sequence: int | None = None, recompute: bool = False
-) -> float:
+def model_flops(model: Transformer, batch: int, sequence: int, *, recompute: bool = False) -> float:
     """Return the operations of one iteration by the convention of published figures.
 
     Parameters
@@ -223,7 +175,8 @@ def model_flops(
     model : Transformer
     batch : int
         Samples of an iteration.
-    sequence : int, optional
+    sequence : int
+        Tokens of a sample.
     recompute : bool
         Count the layers' forward pass twice, as Narayanan et al. (2021) do.
 
@@ -243,28 +196,24 @@ def model_flops(
     Hardware does less where a fused kernel skips masked scores, and more where it computes
     scores again; `PassCosts.flops` counts that.
     """
-    layout = Layout(microbatch=1, sequence_parallel=False)
-    plain = Implementation(flash=False)
+    alone = Layout(microbatch=1, sequence_parallel=False)
+    plain = Training(model, alone, Implementation(flash=False), sequence)
     layers = 0.0
     for layer, count in layer_kinds(model, 0, model.layers, model.mtp_layers):
-        one = layer_costs(model, layer, layout, plain, sequence=sequence).forward.flops
+        one = layer_costs(plain, layer).forward.flops
         if model.slides(layer):
-            length = sequence_of(model, sequence)
-            core = attention_core(model, layout, plain, sequence=length).forward.flops
-            one -= (1.0 - 2.0 * model.score_share(layer, length)) * core
+            core = attention_core(plain).forward.flops
+            one -= (1.0 - 2.0 * model.score_share(layer, sequence)) * core
         if model.linear is not None and model.has_linear(layer):
-            tokens = sequence_of(model, sequence)
-            one -= linear_core(model, model.linear.within(tokens), layout, tokens).forward.flops
-            one += tokens * model.linear.heads * stated_flops_of_token(model.linear)
-        latent = model.attention.latent
-        if latent is not None and latent.indexer is not None and model.has_attention(layer):
-            length = sequence_of(model, sequence)
-            one -= attention_core(model, layout, plain, layer=layer, sequence=length).forward.flops
+            one -= linear_core(plain).forward.flops
+            one += sequence * model.linear.heads * stated_flops_of_token(model.linear)
+        if model.indexer is not None and model.has_attention(layer):
+            one -= attention_core(plain, layer).forward.flops
             if model.has_indexer(layer):
-                one -= indexer_costs(model, latent, layout, plain, length).forward.flops
-            one += stated_sparse_flops(model, latent, layer, length)
+                one -= indexer_costs(plain).forward.flops
+            one += stated_sparse_flops(model, layer, sequence)
         layers += count * one
-    ends = head_costs(model, layout, plain, sequence=sequence).forward.flops
+    ends = head_costs(plain).forward.flops
     if model.patch:
-        ends += embedding_costs(model, layout, plain, sequence=sequence).forward.flops
+        ends += embedding_costs(plain).forward.flops
     return batch * ((4.0 if recompute else 3.0) * layers + 3.0 * ends)

@@ -6,7 +6,6 @@ from typing import Literal
 import numpy as np
 
 from parallelism.transformers.collectives import Communication
-from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import (
     GroupPlacement,
@@ -16,6 +15,7 @@ from parallelism.transformers.links import (
 )
 from parallelism.transformers.reach import servers_reached
 from parallelism.transformers.schedules import PipelineSchedule
+from parallelism.transformers.training import Training
 
 
 def group_placement(communication: Communication, layout: Layout, links: Links) -> GroupPlacement:
@@ -60,23 +60,21 @@ def exposed_seconds(sent: float, fraction: float, room: float) -> float:
 
 
 def exposed_sums(
+    training: Training,
     messages: Iterable[Communication],
-    layout: Layout,
     order: PipelineSchedule,
     links: Links,
-    implementation: Implementation,
     passes: Mapping[Literal["gradients", "weights"], Sequence[float]],
 ) -> float:
     """Return the seconds in which a stage sums gradients and gathers weights, and nothing else.
 
     Parameters
     ----------
+    training : Training
     messages : iterable of Communication
         Of the stage, see `collectives.step_communications`.
-    layout : Layout
     order : PipelineSchedule
     links : Links
-    implementation : Implementation
     passes : mapping of sequence of float
         Seconds of a microbatch in each part of the stage: of the backward pass, which hides sums
         of ``gradients``, and of the forward pass, which hides gathering ``weights``.
@@ -93,6 +91,7 @@ def exposed_sums(
     outermost part's have to hide behind a single pass of its own (`breadth_first_seconds`). The
     gradient of a tied embedding hides behind nothing.
     """
+    layout, implementation = training.layout, training.implementation
     share = implementation.hidden("data")
     exposed = 0.0
     sent = {when: np.zeros(len(passes[when])) for when in passes}

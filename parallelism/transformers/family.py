@@ -30,9 +30,10 @@ from parallelism.transformers.placement import Placement, axis_orders, different
 from parallelism.transformers.published import published_layouts
 from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
-from parallelism.transformers.shares import check_layout, shares_out, tokens_of
+from parallelism.transformers.shares import check_layout, rank_tokens, shares_out
 from parallelism.transformers.sizes import REDUCED_FROM, expected_bytes, expected_tasks
 from parallelism.transformers.stage_maps import Ends
+from parallelism.transformers.training import Training
 
 if TYPE_CHECKING:
     from parallelism.transformers.records import LayoutQuestion, LayoutRecord
@@ -140,6 +141,16 @@ class LayoutFamily:
         """Bytes of each GPU that a layout may use."""
         return self.server.accelerator.usable_bytes * (1.0 - self.memory_reserve)
 
+    def training(self, layout: Layout) -> Training:
+        """Return the model as it is trained in a layout.
+
+        Raises
+        ------
+        InputError
+            If a sample cannot have so many tokens, or the context degree does not divide them.
+        """
+        return Training(self.model, layout, self.implementation, self.sequence)
+
     def layouts(self) -> tuple[Layout, ...]:
         """Return every legal layout of the choices; see `enumerate_layouts`, `published_layouts`.
 
@@ -161,10 +172,7 @@ class LayoutFamily:
 
     def _ends(self, layout: Layout) -> Ends:
         """Return what embedding and head weigh beside a layer; see `ends_in_layers`."""
-        return ends_in_layers(
-            self.model, layout, self.rates, self.server, self.implementation,
-            sequence=self.sequence,
-        )  # fmt: skip
+        return ends_in_layers(self.training(layout), self.rates, self.server)
 
     @cached_property
     def published(self) -> tuple[Layout, ...]:
@@ -195,10 +203,8 @@ class LayoutFamily:
 
     def loads(self, placement: Placement, far: Set[str] | None = None) -> Loads:
         """Return what a placed layout asks of devices and network; see `loads_of`."""
-        return loads_of(
-            self.model, placement, self.rates, self.server, self.implementation,
-            sequence=self.sequence, far=far,
-        )  # fmt: skip
+        training = self.training(placement.layout)
+        return loads_of(training, placement, self.rates, self.server, far)
 
     def build(self, placement: Placement) -> TaskGraph:
         """Return the task graph of one iteration; see `iteration_tasks`."""
@@ -249,10 +255,8 @@ class LayoutFamily:
         self, layout: Layout, schedule: PipelineSchedule | None = None
     ) -> tuple[MemoryUse, ...]:
         """Return the memory of a GPU of each pipeline stage; see `memory_use`."""
-        return memory_use(
-            self.model, layout, self.batch, self.implementation, sequence=self.sequence,
-            schedule=schedule,
-        )  # fmt: skip
+        order = schedule_of(layout, self.batch) if schedule is None else schedule
+        return memory_use(self.training(layout), order)
 
     def memory(self, placement: Placement) -> Floats:
         """Return the bytes that a GPU of each pipeline stage needs, shape (stages,)."""
@@ -280,7 +284,7 @@ class LayoutFamily:
         By the convention of `model_flops`, without recomputation.
         """
         peak = self.gpus * self.server.accelerator.bf16_flops
-        return model_flops(self.model, self.batch, sequence=self.sequence) / (seconds * peak)
+        return model_flops(self.model, self.batch, self.sequence) / (seconds * peak)
 
     def tokens_per_s(self, seconds: float) -> float:
         """Return the tokens that all servers together train with in a second."""
@@ -336,7 +340,7 @@ class LayoutFamily:
                 f"layout is for {counted(layout.gpus, 'GPU')}; the cluster has {self.gpus}"
             )
         layout.microbatches(self.batch)
-        tokens = int(tokens_of(self.model, replace(layout, microbatch=1), self.sequence))
+        tokens = rank_tokens(self.model, layout, self.sequence)
         if layout.sequence_parallel and not shares_out(self.model, layout.tensor, tokens):
             raise InputError(
                 f"layout has tensor {layout.tensor} with sequence parallelism, which does not "
@@ -384,10 +388,7 @@ class LayoutFamily:
 
     def assumptions(self, placement: Placement, microbatches: int = 1) -> list[str]:
         """Return what the times of any placed layout rest on, one sentence each."""
-        return assumptions_of(
-            self.model, placement, self.server, self.implementation, self.rates,
-            self.memory_reserve,
-        )  # fmt: skip
+        return assumptions_of(self.question(), placement)
 
 
 __all__ = ["LayoutFamily"]

@@ -1,11 +1,8 @@
 """The passes of linear attention and state-space layers on one GPU."""
 
-from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.implementation import Implementation
-from parallelism.transformers.layout import Layout
 from parallelism.transformers.linear_attention import LinearAttention
 from parallelism.transformers.operands import cast_shares, operands
-from parallelism.transformers.shares import split_tokens
+from parallelism.transformers.training import Training
 from parallelism.transformers.work import PassCosts, Work, elementwise, product_costs
 
 _SUM = 4.0
@@ -19,18 +16,13 @@ attention, 2 to 25 % too long (``docs/llm.md``). No table of Mamba's kernels was
 """
 
 
-def linear_core(
-    model: Transformer, linear: LinearAttention, layout: Layout, tokens: float
-) -> PassCosts:
+def linear_core(training: Training) -> PassCosts:
     """Return the kernels through which the tokens of a layer meet, on one GPU.
 
     Parameters
     ----------
-    model : Transformer
-    linear : LinearAttention
-    layout : Layout
-    tokens : float
-        Of a microbatch on one rank.
+    training : Training
+        Of a model with linear attention.
 
     Returns
     -------
@@ -55,9 +47,11 @@ def linear_core(
     its gate; backward all of these, gradients of keys and queries summed in FP32 over channels
     (``mamba_ssm/ops/selective_scan_interface.py``).
     """
+    layout, element, linear = training.layout, training.element, training.model.linear
+    assert linear is not None
     if linear.kind == "short-convolution":
         return PassCosts()
-    element, linear = float(model.dense_bytes), linear.shared_by(layout.tensor * layout.context)
+    linear = linear.within(training.sequence).shared_by(layout.tensor * layout.context)
     flops, back = core_flops_of_token(linear)
     chunk, key, value = float(linear.chunk), float(linear.key_width), float(linear.value_width)
     state = key * value
@@ -86,7 +80,7 @@ def linear_core(
             moved += _SUM * 5.0 * key
             moved_back += _SUM * 10.0 * key
         kernels = (6, 10)
-    head_tokens = tokens * linear.heads / layout.tensor
+    head_tokens = training.tokens * linear.heads / layout.tensor
     return PassCosts(
         forward=Work(
             attention_flops=head_tokens * flops,
@@ -135,27 +129,22 @@ def stated_flops_of_token(linear: LinearAttention) -> float:
     return each.get(linear.kind, 8.0) * linear.key_width * linear.value_width
 
 
-def linear_projections(
-    model: Transformer,
-    linear: LinearAttention,
-    layout: Layout,
-    implementation: Implementation,
-    tokens: float,
-) -> PassCosts:
+def linear_projections(training: Training) -> PassCosts:
     """Return the passes of a layer's projections, convolution, norms of heads, and gate.
 
     KDA's narrow projections are done by each tensor rank, as those to latent vectors are. Mamba-1's
     step, key and query are sums over all channels: each tensor rank has all of them, of all tokens.
     What context ranks exchange is put in order before it is sent and after it came.
     """
-    hidden, tensor, element = model.hidden, layout.tensor, float(model.dense_bytes)
-    sums = operands(model, implementation, layer=True)
-    cast, gathered = cast_shares(implementation, layout)
+    layout, tokens, linear = training.layout, training.tokens, training.model.linear
+    assert linear is not None
+    hidden, tensor, element = training.model.hidden, layout.tensor, training.element
+    sums = operands(training, layer=True)
+    cast, gathered = cast_shares(training)
     costs = product_costs(tokens, linear.projected / tensor, hidden, 1, *sums[:4], (gathered, cast))
     costs += product_costs(tokens, hidden, linear.values / tensor, 1, *sums[:4], (cast, gathered))
     if linear.low_ranks:
-        own = split_tokens(tokens, layout)
-        costs += product_costs(own, linear.low_ranks, hidden, 1, *sums)
+        costs += product_costs(training.own_tokens, linear.low_ranks, hidden, 1, *sums)
         for width in (linear.keys, linear.values):
             costs += product_costs(tokens, width / tensor, linear.low_ranks / 2, 1, *sums)
     if linear.from_values:

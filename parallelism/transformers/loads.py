@@ -18,9 +18,8 @@ from parallelism.transformers.collectives import (
 )
 from parallelism.transformers.end_costs import embedding_costs, head_costs
 from parallelism.transformers.gpu import GpuRates
-from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.iteration import optimizer_seconds
-from parallelism.transformers.layout import SPLIT, Layout
+from parallelism.transformers.layout import SPLIT
 from parallelism.transformers.links import Links, near_links
 from parallelism.transformers.pass_seconds import (
     PassSeconds,
@@ -39,6 +38,7 @@ from parallelism.transformers.stages import (
     all_part_weights,
     parts_of,
 )
+from parallelism.transformers.training import Training
 from parallelism.transformers.work import PassCosts
 
 _ROWS = {
@@ -118,26 +118,21 @@ class Loads:
 
 
 def loads_of(
-    model: Transformer,
+    training: Training,
     placement: Placement,
     rates: GpuRates,
     server: Server,
-    implementation: Implementation = MEGATRON_CORE,
-    *,
-    sequence: int | None = None,
     far: Set[str] | None = None,
 ) -> Loads:
     """Work out what a placed layout asks for.
 
     Parameters
     ----------
-    model : Transformer
+    training : Training
     placement : Placement
+        Of its layout.
     rates : GpuRates
     server : Server
-    implementation : Implementation
-    sequence : int, optional
-        Tokens of a sample, the model's own by default.
     far : set of str, optional
         Of "tensor", "context" and "expert" the groups that span servers, where stages are on
         servers of their own; by default all is as in the placement.
@@ -153,9 +148,10 @@ def loads_of(
     its members on one server exchange is not counted besides.
     """
     spanning = frozenset(_far_groups(placement) if far is None else far)
-    found = _loads(model, placement.layout, rates, server, implementation, spanning, sequence)
-    if implementation.forwarded_tokens:
-        found = replace(found, expert_bytes=found.expert_bytes * _crossing(model, placement))
+    found = _loads(training, rates, server, spanning)
+    if training.implementation.forwarded_tokens:
+        crossing = _crossing(training.model, placement)
+        found = replace(found, expert_bytes=found.expert_bytes * crossing)
     stays = _stays(placement) if far is None else np.zeros(0)
     if not stays.any():
         return found
@@ -169,31 +165,22 @@ def loads_of(
 
 
 @lru_cache(maxsize=16)
-def _loads(
-    model: Transformer,
-    layout: Layout,
-    rates: GpuRates,
-    server: Server,
-    implementation: Implementation,
-    far: frozenset[str],
-    sequence: int | None,
-) -> Loads:
+def _loads(training: Training, rates: GpuRates, server: Server, far: frozenset[str]) -> Loads:
     """Return what a layout asks for wherever its ranks are, but for the groups that span servers.
 
     Of tokens one copy an expert is sent.
     """
-    parts = parts_of(model, layout)
-    near = near_links(server)
-    sends = pipeline_send(model, layout, implementation, sequence=sequence)
+    model, layout, implementation = training.model, training.layout, training.implementation
+    parts, near, sends = parts_of(model, layout), near_links(server), pipeline_send(training)
     outputs = [one for one in sends if one.group == "pipeline" and one.when == "forward"]
-    known = _columns(model, layout.of_layers, rates, server, implementation, far, sequence)
-    scales = scale_seconds(layout, Links.of_server(server, 1.0), implementation)
+    known = _columns(training.of_layers, rates, server, far)
+    scales = scale_seconds(training, Links.of_server(server, 1.0))
     alike = alike_parts(model, layout)
     columns: dict[int, Floats] = {}
     for index in set(alike):
         part = parts[index]
         column = known.part(part)
-        for one in (shard_seconds(model, part, layout, rates, implementation), scales):
+        for one in (shard_seconds(training, part, rates), scales):
             column[0] += (one.forward, one.backward, one.weight)
         columns[index] = column
     table = np.stack([columns[index] for index in alike], axis=2)
@@ -206,7 +193,7 @@ def _loads(
         carried /= near.inter_efficiency
     each = layout.tensor / near.inter_efficiency
     gradient = float(implementation.gradient_bytes)
-    gradients, weights = _shared_bytes(model, layout.of_weights, implementation, each)
+    gradients, weights = _shared_bytes(training.of_weights, each)
     tied = layout.ties(model.reuses_embedding)
     return Loads(
         seconds=seconds,
@@ -219,8 +206,7 @@ def _loads(
         gradients=gradients,
         weights=weights,
         tied_bytes=gradient * model.vocabulary * model.hidden / near.inter_efficiency * tied,
-        update_s=optimizer_seconds(model, layout, rates, implementation)
-        + implementation.iteration_s,
+        update_s=optimizer_seconds(training, rates) + implementation.iteration_s,
         gather_rate=near.rates()[0] / near.inter_efficiency,
         exposed=1.0 - implementation.hidden("data"),
         beside=implementation.hidden("expert"),
@@ -229,15 +215,15 @@ def _loads(
 
 @lru_cache(maxsize=256)
 def _shared_bytes(
-    model: Transformer, layout: Layout, implementation: Implementation, each: float
+    training: Training, each: float
 ) -> tuple[tuple[WeightCount, ...], tuple[WeightCount, ...]]:
     """Return the bytes of each part's gradients and weights, ``each`` times those of a GPU."""
+    implementation = training.implementation
     counts = [
         weights.times(each / implementation.bucketing)
-        for weights in all_part_weights(model, layout)
+        for weights in all_part_weights(training.model, training.layout)
     ]
-    gradient = float(implementation.gradient_bytes)
-    weight = weight_bytes(model, implementation)
+    gradient, weight = float(implementation.gradient_bytes), weight_bytes(training)
     return tuple(one.times(gradient) for one in counts), tuple(one.times(weight) for one in counts)
 
 
@@ -248,22 +234,14 @@ class _Columns:
     """
 
     def __init__(
-        self,
-        model: Transformer,
-        layout: Layout,
-        rates: GpuRates,
-        server: Server,
-        implementation: Implementation,
-        far: frozenset[str],
-        sequence: int | None,
+        self, training: Training, rates: GpuRates, server: Server, far: frozenset[str]
     ) -> None:
-        self.model, self.layout, self.rates, self.near = model, layout, rates, near_links(server)
-        self.implementation, self.far, self.sequence = implementation, far, sequence
+        self.training, self.rates, self.near, self.far = training, rates, near_links(server), far
         self.known: dict[object, Floats] = {}
 
     def part(self, part: Part) -> Floats:
         """Return the column of a part, less what depends on more of the layout."""
-        kinds = part.kinds(self.model)
+        kinds = part.kinds(self.training.model)
         key = (kinds, part.embedding, part.head)
         found = self.known.get(key)
         if found is None:
@@ -278,28 +256,21 @@ class _Columns:
     def _layer(self, layer: int) -> Floats:
         found = self.known.get(layer)
         if found is None:
-            model, layout, implementation = self.model, self.layout, self.implementation
-            one = layer_seconds(
-                model, layer, layout, self.rates, self.near, implementation, self.far,
-                sequence=self.sequence,
-            )  # fmt: skip
-            messages = layer_communications(
-                model, layer, layout, implementation, sequence=self.sequence
-            )
+            one = layer_seconds(self.training, layer, self.rates, self.near, self.far)
+            messages = layer_communications(self.training, layer)
             found = self.known[layer] = self._column(one, messages)
         return found
 
     def _ends(self, part: Part) -> Floats:
         """Costs and messages of embedding and head, where a part has them."""
-        model, layout, implementation = self.model, self.layout, self.implementation
         costs = PassCosts()
         if part.embedding:
-            costs += embedding_costs(model, layout, implementation, sequence=self.sequence)
+            costs += embedding_costs(self.training)
         if part.head:
-            costs += head_costs(model, layout, implementation, sequence=self.sequence)
-        messages = end_communications(model, part, layout, sequence=self.sequence)
+            costs += head_costs(self.training)
+        messages = end_communications(self.training, part)
         inside = [message for message in messages if message.group not in self.far]
-        one = part_seconds(costs, inside, layout, implementation, self.rates, self.near)
+        one = part_seconds(self.training, costs, inside, self.rates, self.near)
         return self._column(one, messages)
 
     def _column(self, one: PassSeconds, messages: Iterable[Communication]) -> Floats:
@@ -308,7 +279,7 @@ class _Columns:
         for message in messages:
             if message.group in self.far and message.when in _ROWS:
                 row = 1 + _VOLUMES.index(_volume(message))
-                found[row, _ROWS[message.when]] += _whole(message, self.layout.tensor)
+                found[row, _ROWS[message.when]] += _whole(message, self.training.layout.tensor)
         return found
 
 

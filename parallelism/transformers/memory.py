@@ -8,11 +8,7 @@ import numpy as np
 
 from codesign_base.arrays import Floats
 from parallelism.transformers.activations import layer_activations, not_kept, part_activations
-from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
-from parallelism.transformers.layout import Layout
-from parallelism.transformers.schedules import PipelineSchedule, schedule_of
-from parallelism.transformers.shares import sequence_of, split_tokens, tokens_of
+from parallelism.transformers.schedules import PipelineSchedule
 from parallelism.transformers.stages import (
     Part,
     WeightCount,
@@ -21,6 +17,7 @@ from parallelism.transformers.stages import (
     parts_of,
     stage_weights,
 )
+from parallelism.transformers.training import Training
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +56,7 @@ class MemoryUse:
 
 
 @lru_cache(maxsize=256)
-def _known_activations(
-    model: Transformer, layout: Layout, implementation: Implementation, sequence: int | None
-) -> dict[object, float]:
+def _known_activations(training: Training) -> dict[object, float]:
     """Return where the bytes of parts are kept that are asked for again under other schedules."""
     return {}
 
@@ -84,19 +79,18 @@ def peak_held(schedule: PipelineSchedule, held: Floats) -> Floats:
     return most_held(schedule.passes, schedule.parts, schedule.split_backward, held)
 
 
-def state_bytes(
-    weights: WeightCount, model: Transformer, layout: Layout, implementation: Implementation
-) -> tuple[float, float, float]:
+def state_bytes(training: Training, weights: WeightCount) -> tuple[float, float, float]:
     """Return the bytes of weights, gradients and optimizer on one GPU.
 
     ZeRO shards the optimizer (1), also gradients (2), also weights (3) over the data- and
     context-parallel ranks of a stage (Rajbhandari et al., 2020, section 5), and those of routed
     experts over the ranks that have the same experts.
     """
+    layout, implementation = training.layout, training.implementation
     ranks = layout.data * layout.context
     found = []
     for each, stage in (
-        (model.dense_bytes, 3), (implementation.gradient_bytes, 2),
+        (training.model.dense_bytes, 3), (implementation.gradient_bytes, 2),
         (implementation.optimizer_bytes, 1),
     ):  # fmt: skip
         sharded = layout.zero >= stage
@@ -106,28 +100,14 @@ def state_bytes(
     return found[0], found[1], found[2]
 
 
-def memory_use(
-    model: Transformer,
-    layout: Layout,
-    global_batch: int,
-    implementation: Implementation = MEGATRON_CORE,
-    *,
-    sequence: int | None = None,
-    schedule: PipelineSchedule | None = None,
-) -> tuple[MemoryUse, ...]:
+def memory_use(training: Training, schedule: PipelineSchedule) -> tuple[MemoryUse, ...]:
     """Return the memory of one GPU of each pipeline stage.
 
     Parameters
     ----------
-    model : Transformer
-    layout : Layout
-    global_batch : int
-        Samples of an iteration, which bound the microbatches in flight.
-    implementation : Implementation
-    sequence : int, optional
-        Tokens of a sample, the model's own by default.
-    schedule : PipelineSchedule, optional
-        That of the layout, if it is at hand.
+    training : Training
+    schedule : PipelineSchedule
+        Of its layout, see `schedules.schedule_of`.
 
     Returns
     -------
@@ -136,29 +116,27 @@ def memory_use(
     Raises
     ------
     InputError
-        If the layout cannot split the model or the batch.
+        If the layout cannot split the model.
     """
-    parts = parts_of(model, layout)
-    order = schedule if schedule is not None else schedule_of(layout, global_batch)
-    alike = alike_parts(model, layout)
-    known = _known_activations(model, layout.of_layers, implementation, sequence)
+    model, layout, implementation = training.model, training.layout, training.implementation
+    parts, alike = parts_of(model, layout), alike_parts(model, layout)
+    known = _known_activations(training.of_layers)
     kept = {}
     for first in set(alike):
         part = parts[first]
         key = (part.kinds(model), part.embedding, part.head)
         if key not in known:
-            known[key] = part_activations(model, part, layout, implementation, sequence=sequence)
+            known[key] = part_activations(training, part)
         kept[first] = known[key]
-    activations = peak_held(order, np.array([kept[first] for first in alike]))
+    activations = peak_held(schedule, np.array([kept[first] for first in alike]))
     found = []
     rooms: dict[tuple[int, ...], float] = {}
     for stage, weights in enumerate(stage_weights(model, layout)):
-        states = state_bytes(weights, model, layout, implementation)
-        mine = order.parts[stage].tolist()
+        states = state_bytes(training, weights)
+        mine = schedule.parts[stage].tolist()
         own = tuple(alike[part] for part in mine)
         if own not in rooms:
-            held = [parts[part] for part in mine]
-            rooms[own] = _buffers(model, held, layout, implementation, sequence)
+            rooms[own] = _buffers(training, [parts[part] for part in mine])
         buffers = rooms[own]
         moving = float(activations[stage]) + buffers
         runtime = implementation.runtime_bytes + (implementation.held - 1.0) * moving
@@ -166,13 +144,7 @@ def memory_use(
     return tuple(found)
 
 
-def _buffers(
-    model: Transformer,
-    parts: Sequence[Part],
-    layout: Layout,
-    implementation: Implementation,
-    sequence: int | None,
-) -> float:
+def _buffers(training: Training, parts: Sequence[Part]) -> float:
     """Room of work that passes: the largest layer's, and what is received.
 
     A layer's input gathered over the tensor group; the loss of one microbatch; two received
@@ -180,7 +152,8 @@ def _buffers(
     next; with ZeRO 2 and 3, the gradients of the layer at work, before they are scattered; what
     is computed again; an indexer's scores of all keys in FP32.
     """
-    tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
+    model, layout, implementation = training.model, training.layout, training.implementation
+    tokens, element = training.tokens, training.element
     gathered = element * tokens * model.hidden if layout.tensor > 1 else 0.0
     if any(part.head for part in parts) and model.vocabulary and not model.classes:
         # Beside the logits of this rank, which count as activations.
@@ -188,20 +161,20 @@ def _buffers(
         copies = implementation.logit_bytes / ranks
         kept = min(4.0, implementation.logit_bytes) / layout.tensor
         gathered += tokens * model.vocabulary * (copies - kept)
-    received = 2 * element * split_tokens(tokens, layout) * model.hidden
+    received = 2 * element * training.own_tokens * model.hidden
     again = weights = scores = 0.0
     for layer in {layer for part in parts for layer, _ in part.kinds(model)}:
         if model.has_indexer(layer):
-            scores = 4.0 * tokens * sequence_of(model, sequence)
-        one = layer_activations(model, layer, layout, implementation, sequence=sequence)
+            scores = 4.0 * tokens * training.sequence
+        one = layer_activations(training, layer)
         if layout.recompute == "full":
             again = max(again, one.rest + one.core)
         elif layout.recompute == "modules":
-            plain = replace(layout, recompute="none", modules=())
-            every = layer_activations(model, layer, plain, implementation, sequence=sequence)
+            plain = replace(training, layout=replace(layout, recompute="none", modules=()))
+            every = layer_activations(plain, layer)
             again = max(again, every.rest - one.rest)
         else:
-            again = max(again, not_kept(one, layout, implementation))
+            again = max(again, not_kept(training, one))
         if layout.zero >= 2:
             count = layer_weights(model, layer, layout)
             whole = 2 * element * (layout.zero == 3) + implementation.gradient_bytes

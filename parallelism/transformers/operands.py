@@ -1,12 +1,10 @@
 """How a stack treats what its products of weights read: bytes, sums, casts to FP8."""
 
-from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.implementation import Implementation
-from parallelism.transformers.layout import Layout
+from parallelism.transformers.training import Training
 
 
 def operands(
-    model: Transformer, implementation: Implementation, *, layer: bool = False
+    training: Training, *, layer: bool = False
 ) -> tuple[float, float, bool, bool, tuple[float, float]]:
     """Return how products of weights treat their operands and gradients.
 
@@ -15,19 +13,21 @@ def operands(
     their own in every stack: one whose element-wise work moves more bytes than fused kernels does
     not cast more, but by its ``casts``.
     """
+    implementation = training.implementation
     cast = implementation.casts / implementation.elementwise
     return (
-        float(model.dense_bytes), float(implementation.gradient_bytes),
-        implementation.fused_gradients, layer and implementation.precision == "fp8", (cast, cast),
+        training.element, float(implementation.gradient_bytes), implementation.fused_gradients,
+        layer and training.fp8, (cast, cast),
     )  # fmt: skip
 
 
-def cast_shares(implementation: Implementation, layout: Layout) -> tuple[float, float]:
+def cast_shares(training: Training) -> tuple[float, float]:
     """Return factors of the bytes of casts: of what a rank has whole, and of what it gathers.
 
     What a tensor group gathers in FP8 each rank reads in BF16 and writes for its own tokens, and
     reads and writes transposed for all.
     """
+    layout, implementation = training.layout, training.implementation
     cast = implementation.casts / implementation.elementwise
     if layout.tensor == 1 or not (layout.sequence_parallel and implementation.fp8_gather):
         return cast, cast

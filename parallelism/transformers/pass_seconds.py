@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.collectives import (
     Communication,
     end_communications,
@@ -18,10 +17,10 @@ from parallelism.transformers.exposure import (
     exposed_seconds,
 )
 from parallelism.transformers.gpu import GpuRates
-from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
-from parallelism.transformers.layout import Layout
+from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.links import Links, collective_seconds, group_placement_of
 from parallelism.transformers.stages import Part, alike_parts, part_weights, parts_of
+from parallelism.transformers.training import Training
 from parallelism.transformers.work import PassCosts, Work
 
 # Bytes of an element of an activation.
@@ -56,10 +55,9 @@ class PassSeconds:
 
 
 def part_seconds(
+    training: Training,
     costs: PassCosts,
     messages: Iterable[Communication],
-    layout: Layout,
-    implementation: Implementation,
     rates: GpuRates,
     links: Links,
 ) -> PassSeconds:
@@ -71,6 +69,7 @@ def part_seconds(
     the ``copies`` of what it gathers or scatters. Gathering inputs again (``weight``) hides
     behind products. What hides costs its share of ``sending``.
     """
+    layout, implementation = training.layout, training.implementation
     groups: tuple[Literal["tensor", "context", "expert"], ...] = ("tensor", "context", "expert")
     fractions = {group: implementation.hidden(group) for group in groups}
     sent: dict[str, dict[str, float]] = {
@@ -120,50 +119,34 @@ def stack_seconds(work: Work, rates: GpuRates, implementation: Implementation) -
 
 
 def layer_seconds(
-    model: Transformer,
+    training: Training,
     layer: int,
-    layout: Layout,
     rates: GpuRates,
     links: Links,
-    implementation: Implementation = MEGATRON_CORE,
     without: frozenset[str] = frozenset(),
-    *,
-    sequence: int | None = None,
 ) -> PassSeconds:
     """Return the seconds of one layer over one microbatch.
 
     Parameters
     ----------
-    model : Transformer
+    training : Training
     layer : int
-    layout : Layout
     rates : GpuRates
     links : Links
-    implementation : Implementation
     without : frozenset of {"tensor", "context", "expert"}
         Groups whose messages are left out, because a network model simulates them.
-    sequence : int, optional
     """
-    return _layer_seconds(
-        model, layer, layout.of_layers, rates, links, implementation, without, sequence
-    )
+    return _layer_seconds(training.of_layers, layer, rates, links, without)
 
 
 @lru_cache(maxsize=512)
 def _layer_seconds(
-    model: Transformer,
-    layer: int,
-    layout: Layout,
-    rates: GpuRates,
-    links: Links,
-    implementation: Implementation,
-    without: frozenset[str],
-    sequence: int | None,
+    training: Training, layer: int, rates: GpuRates, links: Links, without: frozenset[str]
 ) -> PassSeconds:
-    costs = layer_costs(model, layer, layout, implementation, sequence=sequence)
-    messages = layer_communications(model, layer, layout, implementation, sequence=sequence)
+    model, layout, implementation = training.model, training.layout, training.implementation
+    messages = layer_communications(training, layer)
     counted = [message for message in messages if message.group not in without]
-    found = part_seconds(costs, counted, layout, implementation, rates, links)
+    found = part_seconds(training, layer_costs(training, layer), counted, rates, links)
     if model.has_experts(layer) and layout.expert > 1 and implementation.dispatch_s:
         twice = layout.recompute == "full" or "experts" in layout.modules
         again = implementation.dispatch_s * twice
@@ -173,95 +156,67 @@ def _layer_seconds(
     return found
 
 
-def shard_seconds(
-    model: Transformer,
-    part: Part,
-    layout: Layout,
-    rates: GpuRates,
-    implementation: Implementation = MEGATRON_CORE,
-) -> PassSeconds:
+def shard_seconds(training: Training, part: Part, rates: GpuRates) -> PassSeconds:
     """Return the seconds in which a part's sharded weights and gradients are moved in memory.
 
     ZeRO 3 gathers weights for the forward and again for the backward pass, ZeRO 2 and 3 scatter
     gradients after it, each through flat buffers (Zhao et al., PyTorch FSDP, 2023, section 4.2).
     """
-    if layout.zero < 2 or not implementation.copies:
+    layout, copies = training.layout, training.implementation.copies
+    if layout.zero < 2 or not copies:
         return PassSeconds()
-    weights = part_weights(model, part, layout)
-    once = rates.traffic_seconds(implementation.copies * (weights.dense + weights.expert))
+    weights = part_weights(training.model, part, layout)
+    once = rates.traffic_seconds(copies * (weights.dense + weights.expert))
     gathers = float(layout.zero == 3)
     return PassSeconds(forward=gathers * once, backward=gathers * once, weight=once)
 
 
-def all_part_seconds(
-    model: Transformer,
-    layout: Layout,
-    rates: GpuRates,
-    links: Links,
-    implementation: Implementation = MEGATRON_CORE,
-    *,
-    sequence: int | None = None,
-) -> tuple[PassSeconds, ...]:
+def all_part_seconds(training: Training, rates: GpuRates, links: Links) -> tuple[PassSeconds, ...]:
     """Return the seconds of every part of a model over one microbatch.
 
     Parameters
     ----------
-    model : Transformer
-    layout : Layout
+    training : Training
     rates : GpuRates
     links : Links
-    implementation : Implementation
-    sequence : int, optional
 
     Returns
     -------
     tuple of PassSeconds
         Along the model, see `Layout.part_stages`.
     """
+    model, layout = training.model, training.layout
     parts, alike = parts_of(model, layout), alike_parts(model, layout)
-    known = {
-        first: _one_part_seconds(
-            model, parts[first], layout, rates, links, implementation, sequence
-        )
-        for first in set(alike)
-    }
+    known = {first: _one_part_seconds(training, parts[first], rates, links) for first in set(alike)}
     return tuple(known[first] for first in alike)
 
 
-def _one_part_seconds(
-    model: Transformer,
-    part: Part,
-    layout: Layout,
-    rates: GpuRates,
-    links: Links,
-    implementation: Implementation,
-    sequence: int | None,
-) -> PassSeconds:
+def _one_part_seconds(training: Training, part: Part, rates: GpuRates, links: Links) -> PassSeconds:
     total = PassSeconds()
-    for layer, count in part.kinds(model):
-        one = layer_seconds(model, layer, layout, rates, links, implementation, sequence=sequence)
-        total = total.plus(one, count)
+    for layer, count in part.kinds(training.model):
+        total = total.plus(layer_seconds(training, layer, rates, links), count)
     costs = PassCosts()
     if part.embedding:
-        costs += embedding_costs(model, layout, implementation, sequence=sequence)
+        costs += embedding_costs(training)
     if part.head:
-        costs += head_costs(model, layout, implementation, sequence=sequence)
+        costs += head_costs(training)
     if part.embedding or part.head:
-        ends = end_communications(model, part, layout, sequence=sequence)
-        total = total.plus(part_seconds(costs, ends, layout, implementation, rates, links))
-    total = total.plus(scale_seconds(layout, links, implementation))
-    return total.plus(shard_seconds(model, part, layout, rates, implementation))
+        ends = end_communications(training, part)
+        total = total.plus(part_seconds(training, costs, ends, rates, links))
+    total = total.plus(scale_seconds(training, links))
+    return total.plus(shard_seconds(training, part, rates))
 
 
-def scale_seconds(layout: Layout, links: Links, implementation: Implementation) -> PassSeconds:
+def scale_seconds(training: Training, links: Links) -> PassSeconds:
     """Return the seconds in which a part's ranks agree on FP8 scales after each of its passes.
 
     With delayed scaling all ranks that share a stage's weights or its tokens look for the greatest
     element of each tensor: an AllReduce of few bytes after a part's forward pass of a microbatch,
     and another after its backward pass, which nothing hides.
     """
+    layout = training.layout
     ranks = layout.tensor * layout.context * layout.data
-    if not implementation.delayed_scaling or implementation.precision != "fp8" or ranks == 1:
+    if not training.implementation.delayed_scaling or not training.fp8 or ranks == 1:
         return PassSeconds()
     once = collective_seconds("allreduce", 0.0, group_placement_of(ranks, 1, links.gpus), links)
     return PassSeconds(forward=once, backward=once, communication=2.0 * once)

@@ -6,7 +6,7 @@ from codesign_base import InputError
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.choices import Choices
 from parallelism.transformers.layout import USUAL_MODULES, Layout
-from parallelism.transformers.shares import check_layout, shares_out, tokens_of
+from parallelism.transformers.shares import check_layout, rank_tokens, shares_out
 
 DGX = "NVIDIA/dgxc-benchmarking on GitHub"
 _BRIDGE = "NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md"
@@ -85,11 +85,11 @@ def published_layouts(
         try:
             layout = replace(base, data=gpus // own)
             check_layout(model, layout)
-            tokens = tokens_of(model, replace(layout, microbatch=1), sequence)
+            tokens = rank_tokens(model, layout, sequence)
             count = layout.microbatches(batch)
         except InputError:
             continue
-        if not shares_out(model, layout.tensor, int(tokens)):
+        if not shares_out(model, layout.tensor, tokens):
             continue
         if layout.schedule != "interleaved" or count % layout.pipeline == 0:
             found.append(layout)

@@ -3,14 +3,15 @@
 from math import comb, exp, lgamma
 
 from parallelism.transformers.experts import Experts
-from parallelism.transformers.implementation import Implementation
-from parallelism.transformers.layout import Layout
+from parallelism.transformers.training import Training
 
 
-def copies_sent(experts: Experts, layout: Layout, implementation: Implementation) -> float:
+def copies_sent(training: Training) -> float:
     """Return how often a token is sent: once for each of its experts, or once for each rank."""
-    if implementation.forwarded_tokens:
-        return servers_reached(experts, layout.expert)
+    experts = training.model.experts
+    assert experts is not None
+    if training.implementation.forwarded_tokens:
+        return servers_reached(experts, training.layout.expert)
     return experts.per_token
 
 

@@ -8,7 +8,6 @@ from codesign_base import InputError
 from codesign_base.counted import counted
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention
-from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout, Module
 from parallelism.transformers.linear_attention import LinearAttention
 
@@ -50,40 +49,38 @@ def _kinds_of(model: Transformer) -> tuple[tuple[bool, ...], ...]:
     )  # fmt: skip
 
 
-def sequence_of(model: Transformer, sequence: int | None) -> int:
-    """Return the tokens of a sample: the job's, or else the model's own.
+def check_sequence(model: Transformer, sequence: int) -> None:
+    """Raise an error where a sample cannot have so many tokens.
 
     Raises
     ------
     InputError
-        If it is below 1, or beyond the learned positions.
+        If they are below 1, or beyond the learned positions.
     """
-    length = model.sequence if sequence is None else sequence
-    if length < 1:
-        raise InputError(f"sequence is {length}; give at least 1")
-    if model.positions and length > model.positions:
+    if sequence < 1:
+        raise InputError(f"sequence is {sequence}; give at least 1")
+    if model.positions and sequence > model.positions:
         raise InputError(
-            f"sequence is {length}, but {model.name} has {model.positions} learned positions; "
+            f"sequence is {sequence}, but {model.name} has {model.positions} learned positions; "
             "give at most these"
         )
-    return length
 
 
-def tokens_of(model: Transformer, layout: Layout, sequence: int | None = None) -> float:
-    """Return the tokens of a microbatch on one rank.
+def rank_tokens(model: Transformer, layout: Layout, sequence: int) -> int:
+    """Return the tokens of a sample on one rank.
 
     Raises
     ------
     InputError
-        If the context degree does not divide the sequence.
+        As `check_sequence`, or if the context degree does not divide the sequence.
     """
-    length = sequence_of(model, sequence)
-    if length % layout.context:
+    check_sequence(model, sequence)
+    if sequence % layout.context:
         raise InputError(
-            f"layout: context is {layout.context}, which does not divide sequence = {length}; "
+            f"layout: context is {layout.context}, which does not divide sequence = {sequence}; "
             "give a divisor"
         )
-    return layout.microbatch * length / layout.context
+    return sequence // layout.context
 
 
 def shares_out(model: Transformer, tensor: int, tokens: int) -> bool:
@@ -92,20 +89,6 @@ def shares_out(model: Transformer, tensor: int, tokens: int) -> bool:
     Sequence parallelism needs as many on each rank; the class token beside patches is padded.
     """
     return not model.vocabulary or tokens % tensor == 0
-
-
-def split_tokens(tokens: float, layout: Layout) -> float:
-    """Return the tokens on which one rank does norms, dropouts and residual sums."""
-    return tokens / layout.tensor if layout.sequence_parallel else tokens
-
-
-def arriving_tokens(
-    model: Transformer, layout: Layout, implementation: Implementation, tokens: float
-) -> float:
-    """Return the tokens on which the routed experts of the busiest rank work."""
-    assert model.experts is not None
-    share = layout.expert_split / layout.tensor
-    return tokens * share * model.experts.per_token * implementation.load_imbalance
 
 
 def done_again(model: Transformer, layer: int, layout: Layout) -> tuple[Module, ...]:

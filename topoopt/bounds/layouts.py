@@ -257,15 +257,12 @@ def passes_bound(family: LayoutFamily, layout: Layout, schedule: PipelineSchedul
     """
     far = {"context", "expert"} | ({"tensor"} if layout.tensor > family.server.gpus else set())
     near = near_links(family.server)
-    model, once = family.model, family.implementation.iteration_s
+    training, model = family.training(layout), family.model
     whole = 0.0
     for layer, count in layer_kinds(model, 0, model.layers, model.mtp_layers):
-        one = layer_seconds(
-            model, layer, layout, family.rates, near, family.implementation, frozenset(far),
-            sequence=family.sequence,
-        )  # fmt: skip
+        one = layer_seconds(training, layer, family.rates, near, frozenset(far))
         whole += count * (one.forward + one.backward + one.weight)
-    seconds = whole * schedule.microbatches / schedule.stages + once
+    seconds = whole * schedule.microbatches / schedule.stages + family.implementation.iteration_s
     # Sums in another order differ in the last bits.
     return Bound(seconds * ROUNDING * ROUNDING, {"passes": seconds})
 

@@ -21,7 +21,7 @@ from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import USUAL_MODULES, Layout
-from parallelism.transformers.shares import done_again, sequence_of
+from parallelism.transformers.shares import check_sequence, done_again
 from topoopt.problem.cluster import count_of
 
 USUAL_ACCELERATOR = {"operators": "a100", "layouts": "h100"}
@@ -260,9 +260,11 @@ class Job:
         """
         if isinstance(self.model, Transformer):
             assert self.global_batch is not None  # checked when the job was made
+            sequence = self.model.sequence if self.sequence is None else self.sequence
+            check_sequence(self.model, sequence)
             return LayoutFamily(
                 self.model, self.global_batch, servers, self.server,
-                sequence_of(self.model, self.sequence), self.implementation or MEGATRON_CORE,
+                sequence, self.implementation or MEGATRON_CORE,
                 self.choices or Choices(), self.rates or rates_of(self.server.accelerator),
                 MEMORY_RESERVE if self.memory_reserve is None else self.memory_reserve,
             )  # fmt: skip

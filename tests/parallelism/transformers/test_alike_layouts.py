@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_transformers import LATENT, MIXTRAL, gpt
+from trainings import training_of
 
 from parallelism.transformers import activations, collectives, costs, pass_seconds, stages
 from parallelism.transformers.attention import SlidingWindow
@@ -33,19 +34,16 @@ def test_layers_depend_on_nothing_that_is_left_out(which, number, layer):
     model = MODELS[which]
     layout = layouts_of(which)[number % len(layouts_of(which))]
     layer %= model.layers
-    known = (model, layer, layout, PLAIN, None)
-    assert costs.layer_costs(*known[:4]) == costs._layer_costs.__wrapped__(*known)
-    assert activations.layer_activations(*known[:4]) == activations._layer_activations.__wrapped__(
-        *known
-    )
+    known = training_of(model, layout, PLAIN), layer
+    assert costs.layer_costs(*known) == costs._layer_costs.__wrapped__(*known)
+    kept = activations._layer_activations.__wrapped__(*known)
+    assert activations.layer_activations(*known) == kept
     sent = collectives._layer_communications.__wrapped__(*known)
-    assert collectives.layer_communications(*known[:4]) == sent
+    assert collectives.layer_communications(*known) == sent
     rates, links = rates_of("h100"), links_of("h100", 8, 50e9)
     for without in (frozenset(), frozenset({"tensor", "expert"})):
-        seconds = pass_seconds.layer_seconds(model, layer, layout, rates, links, PLAIN, without)
-        assert seconds == pass_seconds._layer_seconds.__wrapped__(
-            model, layer, layout, rates, links, PLAIN, without, None
-        )
+        seconds = pass_seconds.layer_seconds(*known, rates, links, without)
+        assert seconds == pass_seconds._layer_seconds.__wrapped__(*known, rates, links, without)
 
 
 @settings(max_examples=60, deadline=None)

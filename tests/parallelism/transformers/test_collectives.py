@@ -32,6 +32,7 @@ from parallelism.transformers.links import (
 from parallelism.transformers.stages import parts_of
 from tests.helpers.ring_oracle import direct_all_to_all, ring_all_gather, ring_reduce_scatter
 from tests.helpers.small_transformers import GPT_22B, LATENT, LLAMA3_8B, MIXTRAL
+from tests.helpers.trainings import training_of
 
 WHOLE = 2 * 2048 * 6144
 
@@ -67,15 +68,15 @@ def test_volumes_are_those_of_rings_of_chunks(ranks) -> None:
 
 def test_tensor_parallelism_sums_twice_a_pass_and_sequence_parallelism_sends_as_much() -> None:
     """Korthikanti et al. (2022), section 4.2.2: both need the same bandwidth."""
-    plain = layer_communications(GPT_22B, 0, Layout(tensor=8, sequence_parallel=False))
-    split = layer_communications(GPT_22B, 0, Layout(tensor=8))
+    plain = layer_communications(training_of(GPT_22B, Layout(tensor=8, sequence_parallel=False)), 0)
+    split = layer_communications(training_of(GPT_22B, Layout(tensor=8)), 0)
     for when in ("forward", "backward"):
         assert sent(plain, when) == pytest.approx(2 * 2 * 7 / 8 * WHOLE)
         assert sent(split, when) == pytest.approx(sent(plain, when))
     assert sent(split, "weight") == pytest.approx(2 * 7 / 8 * WHOLE)
-    again = layer_communications(GPT_22B, 0, Layout(tensor=8, recompute="full"))
+    again = layer_communications(training_of(GPT_22B, Layout(tensor=8, recompute="full")), 0)
     assert sent(again, "recompute") == pytest.approx(sent(split, "forward"))
-    assert layer_communications(GPT_22B, 0, Layout()) == ()
+    assert layer_communications(training_of(GPT_22B, Layout()), 0) == ()
 
 
 @pytest.mark.parametrize("query_rank", [0, 6])
@@ -107,14 +108,16 @@ def test_latent_attention_gathers_latent_vectors(query_rank) -> None:
     assert both[:, 5:] == pytest.approx(inputs @ down[:, 5:])  # the key's rotary part, of all heads
     attention = Attention(heads, heads, width, latent=latent)
     model = Transformer("small", 1, hidden, attention, 8, 11, tokens)
-    split = layer_communications(model, 0, Layout(tensor=tensor))
+    split = layer_communications(training_of(model, Layout(tensor=tensor)), 0)
     feed_forward = whole = tokens * hidden / tensor  # elements of the feed-forward part's input
     # Outputs are summed as wide as the layer; backward the other way round, and gathered again.
     assert sent(split, "forward") == pytest.approx(2 * (received + whole + 2 * feed_forward))
     assert sent(split, "backward") == pytest.approx(2 * (received + whole + 2 * feed_forward))
     assert sent(split, "weight") == pytest.approx(2 * (received + feed_forward))
     kept = [
-        layer_activations(model, 0, Layout(tensor=tensor), Implementation(gathered_inputs=gathers))
+        layer_activations(
+            training_of(model, Layout(tensor=tensor), Implementation(gathered_inputs=gathers)), 0
+        )
         for gathers in (False, True)
     ]
     assert kept[1].rest - kept[0].rest == pytest.approx(2 * (received + feed_forward))
@@ -122,26 +125,28 @@ def test_latent_attention_gathers_latent_vectors(query_rank) -> None:
 
 def test_context_parallelism_passes_keys_and_values() -> None:
     layout = Layout(context=4, tensor=2)
-    messages = layer_communications(LLAMA3_8B, 0, layout)
+    messages = layer_communications(training_of(LLAMA3_8B, layout), 0)
     tokens = 8192 / 4
     chunk = 2 * tokens * 2 * (8 / 2) * 128
     assert sent(messages, "forward", "context") == pytest.approx(3 * chunk)
     assert sent(messages, "backward", "context") == pytest.approx(2 * 3 * chunk)
-    latent = layer_communications(LATENT, 0, Layout(context=2))
+    latent = layer_communications(training_of(LATENT, Layout(context=2)), 0)
     assert sent(latent, "forward", "context") == 2 * 256 * 16 * (64 + 32 + 64)
 
 
 def test_experts_get_every_copy_once_and_give_it_back() -> None:
     layout = Layout(data=8, expert=8)
-    messages = layer_communications(MIXTRAL, 0, layout)
+    messages = layer_communications(training_of(MIXTRAL, layout), 0)
     copies = 2 * 4096
     assert sent(messages, "forward", "expert") == pytest.approx(2 * 7 / 8 * copies * 4096 * 2)
-    skewed = layer_communications(MIXTRAL, 0, layout, Implementation(load_imbalance=1.25))
+    skewed = layer_communications(
+        training_of(MIXTRAL, layout, Implementation(load_imbalance=1.25)), 0
+    )
     assert sent(skewed, "backward", "expert") == pytest.approx(
         1.25 * sent(messages, "backward", "expert")
     )
     # With sequence parallelism each tensor rank dispatches its own tokens, and gathers them.
-    both = layer_communications(MIXTRAL, 0, replace(layout, tensor=4))
+    both = layer_communications(training_of(MIXTRAL, replace(layout, tensor=4)), 0)
     assert sent(both, "forward", "expert") == pytest.approx(sent(messages, "forward", "expert") / 4)
     assert sent(both, "forward") == pytest.approx(2 * 3 / 4 * (4096 + copies) * 4096 * 2)
 
@@ -150,47 +155,54 @@ def test_ends_sum_embeddings_and_the_gradient_of_the_head() -> None:
     first, *_, last = parts_of(GPT_22B, Layout(tensor=8, pipeline=2))
     plain = Layout(tensor=8, pipeline=2, sequence_parallel=False)
     loss = 3 * 2 * 7 / 8 * 4 * 2048
-    assert sent(end_communications(GPT_22B, first, plain), "forward") == 2 * 7 / 8 * WHOLE
-    assert sent(end_communications(GPT_22B, last, plain), "forward") == loss
-    assert sent(end_communications(GPT_22B, last, plain), "backward") == 2 * 7 / 8 * WHOLE
+    assert (
+        sent(end_communications(training_of(GPT_22B, plain), first), "forward") == 2 * 7 / 8 * WHOLE
+    )
+    assert sent(end_communications(training_of(GPT_22B, plain), last), "forward") == loss
+    assert (
+        sent(end_communications(training_of(GPT_22B, plain), last), "backward") == 2 * 7 / 8 * WHOLE
+    )
     split = replace(plain, sequence_parallel=True)
-    assert sent(end_communications(GPT_22B, first, split), "forward") == 7 / 8 * WHOLE
-    assert sent(end_communications(GPT_22B, last, split), "forward") == 7 / 8 * WHOLE + loss
+    assert sent(end_communications(training_of(GPT_22B, split), first), "forward") == 7 / 8 * WHOLE
+    assert (
+        sent(end_communications(training_of(GPT_22B, split), last), "forward")
+        == 7 / 8 * WHOLE + loss
+    )
 
 
 def test_stages_pass_on_a_share_or_everything() -> None:
     layout = Layout(tensor=8, pipeline=2, sequence_parallel=False)
-    assert boundary_bytes(GPT_22B, layout) == WHOLE
-    all_of_it = pipeline_send(GPT_22B, layout, Implementation(scatter_gather=False))
+    assert boundary_bytes(training_of(GPT_22B, layout)) == WHOLE
+    all_of_it = pipeline_send(training_of(GPT_22B, layout, Implementation(scatter_gather=False)))
     assert [(m.when, moved(m)) for m in all_of_it] == [
         ("forward", WHOLE), ("backward", WHOLE),
     ]  # fmt: skip
-    shared = pipeline_send(GPT_22B, layout)
+    shared = pipeline_send(training_of(GPT_22B, layout))
     assert sent(shared, "forward", "pipeline") == WHOLE / 8
     assert sent(shared, "forward") == 7 / 8 * WHOLE
-    split = pipeline_send(GPT_22B, replace(layout, sequence_parallel=True))
+    split = pipeline_send(training_of(GPT_22B, replace(layout, sequence_parallel=True)))
     assert {m.group for m in split} == {"pipeline"}
-    assert pipeline_send(GPT_22B, Layout()) == ()
+    assert pipeline_send(training_of(GPT_22B, Layout())) == ()
 
 
 @pytest.mark.parametrize(("zero", "volume"), [(0, 2), (1, 2), (2, 2), (3, 3)])
 def test_sharding_moves_what_the_zero_paper_says(zero, volume) -> None:
     """Rajbhandari et al. (2020), section 7: 2, 2 and 3 times the parameters, nearly."""
     kept = Implementation(gradient_bytes=2)
-    (stage,) = step_communications(LLAMA3_8B, Layout(data=64, zero=zero), 1, kept)
+    (stage,) = step_communications(training_of(LLAMA3_8B, Layout(data=64, zero=zero), kept), 1)
     total = sum(m.count * moved(m) for m in stage)
     assert total == pytest.approx(volume * 63 / 64 * 2 * LLAMA3_8B.parameters)
 
 
 def test_experts_and_tied_embeddings_are_summed_by_their_own_groups() -> None:
     layout = Layout(data=8, expert=4, zero=0)
-    (stage,) = step_communications(MIXTRAL, layout, 4)
+    (stage,) = step_communications(training_of(MIXTRAL, layout), 4)
     routed = 32 * 8 * MIXTRAL.dense_parameters(14336)
     by_group = {m.group: m for m in stage}
     assert by_group["expert-data"].ranks == 2
     assert by_group["expert-data"].size == 4 * routed / 4
     assert by_group["data"].size == 4 * (MIXTRAL.parameters - routed)
-    first, middle, last = step_communications(GPT_22B, Layout(pipeline=3), 4)
+    first, middle, last = step_communications(training_of(GPT_22B, Layout(pipeline=3)), 4)
     assert middle == ()
     assert first == last
     assert first[0].group == "embedding"

@@ -30,6 +30,7 @@ from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.shares import check_layout
 from tests.helpers.small_transformers import HYBRID, ONE_PART, gpt
+from tests.helpers.trainings import training_of
 from topoopt.fabric import Fabric, simulate
 from topoopt.topology.fabrics import ideal_switch
 
@@ -131,7 +132,7 @@ def test_exchanged_heads_give_the_outputs_of_all(kind, key_heads, serves, tensor
                 found[at, heads * rank // ranks : heads * (rank + 1) // ranks] = piece
                 back[shard, reader] += piece.size * (owner != reader)
     np.testing.assert_allclose(found, whole, rtol=1e-12)
-    layers = layer_communications(model, 0, layout, sequence=tokens)
+    layers = layer_communications(training_of(model, layout, sequence=tokens), 0)
     for when in ("forward", "backward"):
         there, again = [m for m in layers if m.group == "context" and m.when == when]
         for message, counted in ((there, sent), (again, back)):
@@ -161,15 +162,17 @@ def test_presets_send_what_megatron_core_does(name, tensor, context) -> None:
         there = 2 * keys + 2 * values + 2 * linear.heads
     for recompute, passes in (("none", 2), ("full", 3)):
         layout = Layout(tensor=tensor, context=context, recompute=recompute)
-        found = [
-            message for message in layer_communications(model, 0, layout, sequence=65536)
-            if message.group == "context"
-        ]  # fmt: skip
+        messages = layer_communications(training_of(model, layout, sequence=65536), 0)
+        found = [message for message in messages if message.group == "context"]
         sizes = [2 * tokens * wide / tensor for wide in (there, values)]
         assert [message.size for message in found] == pytest.approx(sizes * passes)
         assert all(message.kind == "alltoall" and message.exposed for message in found)
     full = next(layer for layer in range(model.layers) if model.has_attention(layer))
-    kinds = {m.kind for m in layer_communications(model, full, layout) if m.group == "context"}
+    kinds = {
+        m.kind
+        for m in layer_communications(training_of(model, layout), full)
+        if m.group == "context"
+    }
     assert kinds == {"ring"}
 
 
@@ -178,7 +181,7 @@ def test_presets_send_what_megatron_core_does(name, tensor, context) -> None:
 def test_ranks_share_out_work_and_memory(model, tensor) -> None:
     """Fewer heads of more tokens; nothing changes but for what is put in order."""
     one, two = Layout(tensor=tensor), Layout(tensor=tensor, context=2)
-    before, after = (layer_costs(model, 0, layout) for layout in (one, two))
+    before, after = (layer_costs(training_of(model, layout), 0) for layout in (one, two))
     for name in ("forward", "backward_input"):
         works = [getattr(costs, name) for costs in (before, after)]
         assert works[1].attention_flops == pytest.approx(works[0].attention_flops / 2)
@@ -187,7 +190,7 @@ def test_ranks_share_out_work_and_memory(model, tensor) -> None:
         exchanged = linear.projected + linear.values
         ordered = 4 * 2 * tokens * exchanged / tensor
         assert works[1].traffic == pytest.approx(works[0].traffic / 2 + ordered)
-    kept = [layer_activations(model, 0, layout).rest for layout in (one, two)]
+    kept = [layer_activations(training_of(model, layout), 0).rest for layout in (one, two)]
     assert kept[1] == pytest.approx(kept[0] / 2)
 
 
@@ -196,10 +199,12 @@ def test_groups_that_are_repeated_cost_more() -> None:
     linear = ONE_PART.linear
     wide = replace(ONE_PART, linear=replace(linear, key_heads=8))
     layout = Layout(tensor=1, context=8)
-    assert layer_activations(ONE_PART, 0, layout) == layer_activations(wide, 0, layout)
-    cores = [layer_costs(model, 0, layout).forward for model in (ONE_PART, wide)]
+    assert layer_activations(training_of(ONE_PART, layout), 0) == layer_activations(
+        training_of(wide, layout), 0
+    )
+    cores = [layer_costs(training_of(model, layout), 0).forward for model in (ONE_PART, wide)]
     assert cores[0].attention_flops == cores[1].attention_flops
-    alone = layer_costs(ONE_PART, 0, Layout()).forward.attention_flops / 8
+    alone = layer_costs(training_of(ONE_PART, Layout()), 0).forward.attention_flops / 8
     square = 2 * linear.chunk * linear.key_width * 4  # operations of a token, of 4 groups more
     assert cores[0].attention_flops - alone == pytest.approx(ONE_PART.sequence / 8 * square)
 
@@ -209,11 +214,11 @@ def test_nothing_hides_the_exchange() -> None:
     links = Links(4, 1e11, 1e10, intra_latency=1e-6)
     rates = rates_of("h100")
     with_all, without = (
-        layer_seconds(ONE_PART, 0, layout, rates, links, without=frozenset(left))
+        layer_seconds(training_of(ONE_PART, layout), 0, rates, links, without=frozenset(left))
         for left in ((), ("context",))
     )
     sent = {"forward": 0.0, "backward": 0.0}
-    for message in layer_communications(ONE_PART, 0, layout):
+    for message in layer_communications(training_of(ONE_PART, layout), 0):
         if message.group == "context":
             sent[message.when] += communication_seconds(message, layout, links)
     assert with_all.forward - without.forward == pytest.approx(sent["forward"])
@@ -227,7 +232,7 @@ def test_one_layer_on_a_switch_takes_what_a_sum_by_hand_does() -> None:
     layout = Layout(data=2, context=4, zero=0, sequence_parallel=False)
     server, rate = Server(get_accelerator("h100"), 2, 150e9), 1e9
     placement = Placement(layout, 2, ("data", "context", "pipeline"))
-    loads = loads_of(model, placement, rates_of("h100"), server)
+    loads = loads_of(training_of(model, placement.layout), placement, rates_of("h100"), server)
     none = tuple(each.times(0.0) for each in loads.gradients)
     loads = replace(loads, gradients=none, update_s=0.0)
     tasks = iteration_tasks(placement, schedule_of(layout, 2), loads)
@@ -278,8 +283,8 @@ def test_asked_degrees_that_do_not_are_said() -> None:
 def test_published_flops_do_not_depend_on_context() -> None:
     for context in (1, 2, 4):
         layout = Layout(context=context)
-        whole = layer_costs(HYBRID, 0, layout).forward
+        whole = layer_costs(training_of(HYBRID, layout), 0).forward
         assert context * whole.flops == pytest.approx(
-            layer_costs(HYBRID, 0, Layout()).forward.flops
+            layer_costs(training_of(HYBRID, Layout()), 0).forward.flops
         )
-    assert model_flops(HYBRID, 2) == 2 * model_flops(HYBRID, 1)
+    assert model_flops(HYBRID, 2, HYBRID.sequence) == 2 * model_flops(HYBRID, 1, HYBRID.sequence)

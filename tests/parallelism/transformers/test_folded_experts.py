@@ -14,10 +14,12 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.load import load_transformer
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.placement import Placement
+from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.shares import check_layout
 from parallelism.transformers.stages import layer_weights, parts_of
 from parallelism.transformers.text import layout_text, stage_map_text
 from tests.helpers.small_transformers import LLAMA3_8B, MIXTRAL
+from tests.helpers.trainings import training_of
 
 DEEPSEEK = load_transformer("deepseek-v3")
 NVIDIA = Layout(2, 1, 32, 8, expert=64, expert_tensor=1, schedule="interleaved", virtual_stages=4)
@@ -31,7 +33,11 @@ def test_folding_over_two_tensor_ranks_is_twice_the_expert_degree() -> None:
     assert folded.expert_ranks == 4
     assert layer_weights(MIXTRAL, 0, folded).expert == layer_weights(MIXTRAL, 0, alone).expert
     products = [
-        {gemm for gemm in layer_costs(MIXTRAL, 0, each).forward.gemms if gemm.count == 1.0}
+        {
+            gemm
+            for gemm in layer_costs(training_of(MIXTRAL, each), 0).forward.gemms
+            if gemm.count == 1.0
+        }
         for each in (folded, alone)
     ]
     # Of an expert: half of the tokens of the pair, whole matrices. (One expert a GPU.)
@@ -40,11 +46,19 @@ def test_folding_over_two_tensor_ranks_is_twice_the_expert_degree() -> None:
     assert {(g.m, g.n) for g in products[0]} >= {
         (tokens / 2, 2 * width), (tokens / 2, MIXTRAL.hidden)
     }  # fmt: skip
-    (sent,) = {m.size for m in layer_communications(MIXTRAL, 0, folded) if m.kind == "alltoall"}
-    (other,) = {m.size for m in layer_communications(MIXTRAL, 0, alone) if m.kind == "alltoall"}
+    (sent,) = {
+        m.size
+        for m in layer_communications(training_of(MIXTRAL, folded), 0)
+        if m.kind == "alltoall"
+    }
+    (other,) = {
+        m.size for m in layer_communications(training_of(MIXTRAL, alone), 0) if m.kind == "alltoall"
+    }
     assert sent == other / 2
     # No group gathers what arrived: attention's gathers are left.
-    gathers = [m for m in layer_communications(MIXTRAL, 0, folded) if m.group == "tensor"]
+    gathers = [
+        m for m in layer_communications(training_of(MIXTRAL, folded), 0) if m.group == "tensor"
+    ]
     whole = 2.0 * MIXTRAL.sequence * MIXTRAL.hidden
     assert {(m.ranks, m.size) for m in gathers} == {(2, whole)}
 
@@ -57,17 +71,17 @@ def test_ranks_with_the_same_experts_are_those_of_the_other_product() -> None:
     ):  # fmt: skip
         everyone = layout.tensor * layout.context * layout.data
         model = MIXTRAL if layout.expert == 4 else DEEPSEEK
-        step = step_communications(model, layout, 32)[-1]
+        step = step_communications(training_of(model, layout), 32)[-1]
         same = {m.ranks for m in step if m.group == "expert-data"} or {1}
         assert same == {everyone // (layout.expert * layout.expert_split)}
 
 
 def test_an_expert_split_over_two_of_four_tensor_ranks_gathers_over_two() -> None:
     layout = Layout(4, 1, 4, expert=8, expert_tensor=2)
-    found = layer_communications(MIXTRAL, 0, layout)
+    found = layer_communications(training_of(MIXTRAL, layout), 0)
     arrived = 2.0 * MIXTRAL.sequence * MIXTRAL.hidden * MIXTRAL.experts.per_token / 2
     assert {m.size for m in found if m.ranks == 2 and m.group == "tensor"} == {arrived}
-    parts = [layer_activations(MIXTRAL, 0, each).rest for each in
+    parts = [layer_activations(training_of(MIXTRAL, each), 0).rest for each in
              (layout, Layout(4, 1, 4, expert=4))]  # fmt: skip
     # Hidden inputs of the experts are half of those that four ranks gather.
     less = 2.0 * MIXTRAL.sequence * MIXTRAL.experts.per_token * MIXTRAL.hidden / 2
@@ -108,7 +122,7 @@ def test_a_map_of_stages_is_followed() -> None:
     layout = Layout(1, 1, 8, 16, expert=8, sequence_parallel=False, stage_layers=layers)
     assert tuple(part.layers for part in parts_of(DEEPSEEK, layout)) == layers
     assert [part.first for part in parts_of(DEEPSEEK, layout)][:3] == [0, 3, 7]
-    assert len(memory_use(DEEPSEEK, layout, 128)) == 16
+    assert len(memory_use(training_of(DEEPSEEK, layout), schedule_of(layout, 128))) == 16
     assert stage_map_text(layers) == "3,4x14,2"
     assert "layers of the parts 3,4x14,2" in layout_text(layout)
     assert "etp 1" in layout_text(NVIDIA)

@@ -23,6 +23,7 @@ from parallelism.transformers.placement import Placement
 from parallelism.transformers.stages import stage_weights
 from parallelism.transformers.work import Gemm, product_costs
 from tests.helpers.small_transformers import LATENT, LLAMA3_8B, MIXTRAL
+from tests.helpers.trainings import training_of
 from topoopt.problem.job import nvlink_server
 
 BF16, FP8 = Implementation(), Implementation(precision="fp8")
@@ -49,14 +50,14 @@ def test_an_fp8_product_reads_bytes_and_casts_input_and_output_gradient() -> Non
 def test_all_products_of_a_layer_but_the_router_are_in_fp8(model) -> None:
     layout = Layout(tensor=2)
     layer = model.layers - 1
-    gemms = layer_costs(model, layer, layout, FP8).forward.gemms
+    gemms = layer_costs(training_of(model, layout, FP8), layer).forward.gemms
     high = [gemm for gemm in gemms if not gemm.fp8]
     routers = [model.experts.count] if model.has_experts(layer) else []
     assert [gemm.n for gemm in high] == routers
     assert all(gemm.operand_bytes == 1.0 for gemm in gemms if gemm.fp8)
-    assert not any(gemm.fp8 for gemm in head_costs(model, layout, FP8).forward.gemms)
-    plain = layer_costs(model, layer, layout, BF16)
-    assert layer_costs(model, layer, layout, FP8).flops == pytest.approx(plain.flops)
+    assert not any(gemm.fp8 for gemm in head_costs(training_of(model, layout, FP8)).forward.gemms)
+    plain = layer_costs(training_of(model, layout, BF16), layer)
+    assert layer_costs(training_of(model, layout, FP8), layer).flops == pytest.approx(plain.flops)
     assert not any(gemm.fp8 for work in plain.passes for gemm in work.gemms)
 
 
@@ -80,17 +81,18 @@ def test_kept_inputs_of_products_take_one_byte() -> None:
     wide = model.attention.query_width + 2 * model.attention.kv_heads * model.attention.head_width
     high = 2 * (2 * h + wide + model.attention.value_width + 2 * f) * tokens / 2
     low = (2 * h + model.attention.value_width + f) * tokens / 2
-    assert layer_activations(model, 0, layout, FP8).rest == pytest.approx(high + low)
+    assert layer_activations(training_of(model, layout, FP8), 0).rest == pytest.approx(high + low)
     same = 2 * (4 * h + wide + model.attention.value_width + 3 * f) * tokens / 2
-    assert layer_activations(model, 0, layout, BF16).rest == pytest.approx(same)
+    assert layer_activations(training_of(model, layout, BF16), 0).rest == pytest.approx(same)
 
 
 def test_weights_are_cast_once_an_iteration() -> None:
     rates, layout = rates_of("h100"), Layout(tensor=2, pipeline=2, data=4)
-    args = LLAMA3_8B, layout, rates
     most = max(count.dense + count.expert for count in stage_weights(LLAMA3_8B, layout))
-    more = optimizer_seconds(*args, FP8) - optimizer_seconds(*args, BF16)
-    assert more == pytest.approx(rates.traffic_seconds(4 * most))
+    low, high = (
+        optimizer_seconds(training_of(LLAMA3_8B, layout, stack), rates) for stack in (FP8, BF16)
+    )
+    assert low - high == pytest.approx(rates.traffic_seconds(4 * most))
 
 
 def test_fp8_needs_units_for_it() -> None:
@@ -114,7 +116,9 @@ def test_fp8_needs_units_for_it() -> None:
 def test_casts_of_a_stack_move_its_factor_of_their_bytes() -> None:
     layout, width = Layout(), LLAMA3_8B.attention.query_width
     tokens, h, f = float(LLAMA3_8B.sequence), LLAMA3_8B.hidden, LLAMA3_8B.feed_forward
-    plain, more = (layer_costs(LLAMA3_8B, 0, layout, replace(FP8, casts=c)) for c in (1.0, 3.0))
+    plain, more = (
+        layer_costs(training_of(LLAMA3_8B, layout, replace(FP8, casts=c)), 0) for c in (1.0, 3.0)
+    )
     inputs = tokens * (h + width + h + f)
     key_value = 2 * LLAMA3_8B.attention.kv_heads * LLAMA3_8B.attention.head_width
     gradients = tokens * (width + key_value + h + 2 * f + h)
@@ -130,23 +134,28 @@ def test_what_a_tensor_group_gathers_in_fp8_is_cast_before_and_sent_in_bytes() -
     t, h = 4, LLAMA3_8B.hidden
     layout, tokens = Layout(tensor=t), float(LLAMA3_8B.sequence)
     high, low = (
-        layer_costs(LLAMA3_8B, 0, layout, replace(FP8, fp8_gather=g)) for g in (False, True)
+        layer_costs(training_of(LLAMA3_8B, layout, replace(FP8, fp8_gather=g)), 0)
+        for g in (False, True)
     )
     saved = 2 * tokens * h * (4 - (3 / t + 2))  # before attention, before the feed-forward part
     for when in ("forward", "backward_input"):
         traffic = [getattr(each, when).traffic for each in (high, low)]
         assert traffic[0] - traffic[1] == pytest.approx(saved)
     alone = Layout(tensor=t, sequence_parallel=False)
-    assert layer_costs(LLAMA3_8B, 0, alone, replace(FP8, fp8_gather=True)) == layer_costs(
-        LLAMA3_8B, 0, alone, FP8
-    )
+    assert layer_costs(
+        training_of(LLAMA3_8B, alone, replace(FP8, fp8_gather=True)), 0
+    ) == layer_costs(training_of(LLAMA3_8B, alone, FP8), 0)
     whole = 2.0 * tokens * h
     sizes = {
         (m.kind, m.size)
-        for m in layer_communications(LLAMA3_8B, 0, layout, replace(FP8, fp8_gather=True))
+        for m in layer_communications(
+            training_of(LLAMA3_8B, layout, replace(FP8, fp8_gather=True)), 0
+        )
     }
     assert sizes == {("allgather", whole / 2), ("reducescatter", whole)}
-    mixed = layer_communications(MIXTRAL, 0, Layout(tensor=2), replace(FP8, fp8_gather=True))
+    mixed = layer_communications(
+        training_of(MIXTRAL, Layout(tensor=2), replace(FP8, fp8_gather=True)), 0
+    )
     arriving = 2.0 * MIXTRAL.sequence * MIXTRAL.hidden * MIXTRAL.experts.per_token
     assert {m.size for m in mixed if m.exposed} == {arriving}
 
@@ -155,11 +164,13 @@ def test_outputs_that_a_tensor_group_sums_may_be_sent_in_bytes_forward_only() ->
     layout, whole = Layout(tensor=4), 2.0 * LLAMA3_8B.sequence * LLAMA3_8B.hidden
     stack = replace(FP8, fp8_scatter=True)
     for precision, forward in (("fp8", whole / 2), ("bf16", whole)):
-        found = layer_communications(LLAMA3_8B, 0, layout, replace(stack, precision=precision))
+        found = layer_communications(
+            training_of(LLAMA3_8B, layout, replace(stack, precision=precision)), 0
+        )
         sums = {m.when: m.size for m in found if m.kind == "reducescatter"}
         assert sums == {"forward": forward, "backward": whole}
         assert {m.size for m in found if m.kind == "allgather"} == {whole}
-    mixed = layer_communications(MIXTRAL, 0, Layout(tensor=2), stack)
+    mixed = layer_communications(training_of(MIXTRAL, Layout(tensor=2), stack), 0)
     arriving = 2.0 * MIXTRAL.sequence * MIXTRAL.hidden * MIXTRAL.experts.per_token
     assert {m.size for m in mixed if m.exposed} == {arriving}
 
@@ -167,13 +178,13 @@ def test_outputs_that_a_tensor_group_sums_may_be_sent_in_bytes_forward_only() ->
 def test_updated_weights_may_be_gathered_in_bytes() -> None:
     layout = Layout(data=8)
     plain, low = (
-        {m.kind: m.size for m in step_communications(LLAMA3_8B, layout, 1, stack)[0]}
+        {m.kind: m.size for m in step_communications(training_of(LLAMA3_8B, layout, stack), 1)[0]}
         for stack in (FP8, replace(FP8, fp8_weights=True))
     )
     assert low["allgather"] == plain["allgather"] / 2
     assert low["reducescatter"] == plain["reducescatter"]
-    wide = step_communications(LLAMA3_8B, layout, 1, replace(BF16, fp8_weights=True))
-    assert wide == step_communications(LLAMA3_8B, layout, 1, BF16)
+    wide = step_communications(training_of(LLAMA3_8B, layout, replace(BF16, fp8_weights=True)), 1)
+    assert wide == step_communications(training_of(LLAMA3_8B, layout, BF16), 1)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +200,8 @@ def test_delayed_scales_cost_two_small_allreduces_a_part_and_microbatch(layout, 
     layout = replace(layout, pipeline=2, virtual_stages=2, schedule="interleaved", microbatch=1)
     stack = replace(FP8, delayed_scaling=True)
     plain, scaled = (
-        all_part_seconds(LLAMA3_8B, layout, rates, links, each) for each in (FP8, stack)
+        all_part_seconds(training_of(LLAMA3_8B, layout, each), rates, links)
+        for each in (FP8, stack)
     )
     for before, after in zip(plain, scaled, strict=True):
         # Up and down.
@@ -197,8 +209,8 @@ def test_delayed_scales_cost_two_small_allreduces_a_part_and_microbatch(layout, 
         assert after.backward - before.backward == pytest.approx(2 * steps, abs=1e-12)
         assert after.weight == before.weight
     wide = replace(BF16, delayed_scaling=True)
-    assert all_part_seconds(LLAMA3_8B, layout, rates, links, wide) == all_part_seconds(
-        LLAMA3_8B, layout, rates, links, BF16
+    assert all_part_seconds(training_of(LLAMA3_8B, layout, wide), rates, links) == all_part_seconds(
+        training_of(LLAMA3_8B, layout, BF16), rates, links
     )
 
 
@@ -206,7 +218,10 @@ def test_a_placed_layout_sums_scales_and_gathers_weights_as_the_formula_does() -
     server, rates = nvlink_server("h100", 8), rates_of("h100")
     placement = Placement(Layout(data=16), 8)
     stack = replace(FP8, delayed_scaling=True, fp8_weights=True)
-    plain, low = (loads_of(LLAMA3_8B, placement, rates, server, each) for each in (FP8, stack))
+    plain, low = (
+        loads_of(training_of(LLAMA3_8B, placement.layout, each), placement, rates, server)
+        for each in (FP8, stack)
+    )
     once = 2 * (7 * 3e-6 + 10e-6)
     assert low.seconds[:2] - plain.seconds[:2] == pytest.approx(once, abs=1e-12)
     assert [w.dense for w in low.weights] == [w.dense / 2 for w in plain.weights]

@@ -22,6 +22,7 @@ from parallelism.transformers.stages import all_part_weights
 from parallelism.transformers.timeline import PipelineTimeline, timeline
 from parallelism.transformers.work import Gemm, Work
 from tests.helpers.small_transformers import GPT_22B, LLAMA3_8B, MIXTRAL, gpt
+from tests.helpers.trainings import training_of
 
 RATES = rates_of("a100")
 LINKS = switched_links(8, 300e9, 25e9)
@@ -29,15 +30,17 @@ FREE = Links(8, 1e30, 1e30)
 
 
 def pipeline(model, layout, batch, links=LINKS, stack=MEGATRON_CORE) -> PipelineTimeline:
-    passes = all_part_seconds(model, layout, RATES, links, stack)
-    return timeline(schedule_of(layout, batch), pass_times(model, layout, passes, links, stack))
+    training = training_of(model, layout, stack)
+    times = pass_times(training, all_part_seconds(training, RATES, links), links)
+    return timeline(schedule_of(layout, batch), times)
 
 
 def exposed_sums_of(model, layout, batch, links=LINKS, stack=MEGATRON_CORE) -> float:
     """The rest of an iteration but for pipeline and optimizer: sums of gradients, weights."""
-    step = optimizer_seconds(model, layout, RATES, stack) + stack.iteration_s
+    training, schedule = training_of(model, layout, stack), schedule_of(layout, batch)
+    step = optimizer_seconds(training, RATES) + stack.iteration_s
     ends = pipeline(model, layout, batch, links, stack).makespan
-    return iteration_time(model, layout, batch, RATES, links, stack) - step - ends
+    return iteration_time(training, schedule, RATES, links) - step - ends
 
 
 def test_large_products_reach_their_efficiency_and_small_ones_do_not() -> None:
@@ -70,10 +73,11 @@ def test_unknown_accelerators_and_rates_are_refused() -> None:
 
 def test_a_lone_stage_takes_its_microbatches_one_after_the_other() -> None:
     layout = Layout(tensor=8, microbatch=2, zero=0)
-    (part,) = all_part_seconds(GPT_22B, layout, RATES, LINKS, MEGATRON_2022)
-    found = iteration_time(GPT_22B, layout, 8, RATES, LINKS, MEGATRON_2022)
+    training = training_of(GPT_22B, layout, MEGATRON_2022)
+    (part,) = all_part_seconds(training, RATES, LINKS)
+    found = iteration_time(training, schedule_of(layout, 8), RATES, LINKS)
     each = part.forward + part.backward + part.weight
-    step = optimizer_seconds(GPT_22B, layout, RATES, MEGATRON_2022) + MEGATRON_2022.iteration_s
+    step = optimizer_seconds(training, RATES) + MEGATRON_2022.iteration_s
     assert found == pytest.approx(4 * each + step)
 
 
@@ -102,13 +106,11 @@ def test_zero_bubble_and_interleaving_shorten_the_pipeline() -> None:
 
 
 def test_recomputation_costs_a_forward_pass_and_selective_far_less() -> None:
-    times = {
-        kind: iteration_time(
-            GPT_22B, Layout(tensor=8, microbatch=4, recompute=kind, zero=0), 4, RATES, LINKS,
-            MEGATRON_2022,
-        )
-        for kind in ("none", "selective", "full")
-    }  # fmt: skip
+    times = {}
+    for kind in ("none", "selective", "full"):
+        layout = Layout(tensor=8, microbatch=4, recompute=kind, zero=0)  # type: ignore[arg-type]
+        training = training_of(GPT_22B, layout, MEGATRON_2022)
+        times[kind] = iteration_time(training, schedule_of(layout, 4), RATES, LINKS)
     # Korthikanti et al. (2022), table 4: 39 % and 7 % more.
     assert times["full"] / times["none"] - 1 == pytest.approx(0.36, abs=0.05)
     assert times["selective"] / times["none"] - 1 == pytest.approx(0.06, abs=0.02)
@@ -119,7 +121,7 @@ def test_gradients_hide_behind_the_backward_pass_where_there_is_room() -> None:
     shown = exposed_sums_of(GPT_22B, layout, 64, stack=MEGATRON_2022)
     size = 4 * (GPT_22B.parameters - 2 * 6144 * 48 * 3) / 8
     assert shown == pytest.approx(2 * 15 / 16 * size / (25e9 * 0.8), rel=0.02)
-    (part,) = all_part_seconds(GPT_22B, layout, RATES, LINKS)
+    (part,) = all_part_seconds(training_of(GPT_22B, layout), RATES, LINKS)
     over = exposed_sums_of(GPT_22B, layout, 64)
     assert over == pytest.approx(shown - part.backward - part.weight)
     long = exposed_sums_of(GPT_22B, replace(layout, microbatch=16), 256)
@@ -158,7 +160,10 @@ def test_breadth_first_the_outermost_part_s_sum_stays() -> None:
     tied = GPT_22B.vocabulary * GPT_22B.hidden / 8
     rate = slow.rates()[1]
     sums = [4 * weight / rate for weight in weights]
-    passes = [one.backward + one.weight for one in all_part_seconds(GPT_22B, layout, RATES, slow)]
+    passes = [
+        one.backward + one.weight
+        for one in all_part_seconds(training_of(GPT_22B, layout), RATES, slow)
+    ]
     # The last stage waits for the tied embedding besides, and its outermost part is smaller.
     ends = [sums[0] - passes[0] + 4 * tied / rate, sums[3] - passes[3] + 4 * tied / rate]
     found = exposed_sums_of(GPT_22B, layout, 128, slow)
@@ -169,25 +174,23 @@ def test_breadth_first_the_outermost_part_s_sum_stays() -> None:
 
 def test_sharding_the_optimizer_shortens_its_step() -> None:
     layout = Layout(tensor=8, data=16)
-    whole = optimizer_seconds(GPT_22B, replace(layout, zero=0), RATES)
-    assert optimizer_seconds(GPT_22B, layout, RATES) == pytest.approx(whole / 16)
+    whole = optimizer_seconds(training_of(GPT_22B, replace(layout, zero=0)), RATES)
+    assert optimizer_seconds(training_of(GPT_22B, layout), RATES) == pytest.approx(whole / 16)
 
 
 def test_context_rings_hide_behind_long_attention() -> None:
     slow = Links(8, 1e12, 1e8)
     for links, hidden in ((LINKS, True), (slow, False)):
-        times = [
-            part_seconds(
-                layer_costs(LLAMA3_8B, 0, layout, sequence=131072),
-                messages, layout, Implementation(), RATES, links,
-            ).communication
-            for layout, messages in _with_rings(Layout(tensor=2, context=8))
-        ]  # fmt: skip
+        times = []
+        for layout, messages in _with_rings(Layout(tensor=2, context=8)):
+            training = training_of(LLAMA3_8B, layout, sequence=131072)
+            one = part_seconds(training, layer_costs(training, 0), messages, RATES, links)
+            times.append(one.communication)
         assert (times[0] == pytest.approx(times[1])) == hidden
 
 
 def _with_rings(layout: Layout):
-    messages = layer_communications(LLAMA3_8B, 0, layout, sequence=131072)
+    messages = layer_communications(training_of(LLAMA3_8B, layout, sequence=131072), 0)
     yield layout, messages
     yield layout, tuple(m for m in messages if m.kind != "ring")
 
@@ -196,14 +199,13 @@ def test_expert_parallelism_pays_for_distance_and_imbalance() -> None:
     near = Layout(data=8, expert=8)
     far = Layout(tensor=8, data=8, expert=8)
     for layout in (near, far):
-        even = iteration_time(MIXTRAL, layout, 64, RATES, LINKS)
-        skewed = iteration_time(
-            MIXTRAL, layout, 64, RATES, LINKS, Implementation(load_imbalance=1.5)
-        )
-        assert skewed > even
-        (part,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS)
+        training, schedule = training_of(MIXTRAL, layout), schedule_of(layout, 64)
+        uneven = training_of(MIXTRAL, layout, Implementation(load_imbalance=1.5))
+        even = iteration_time(training, schedule, RATES, LINKS)
+        assert iteration_time(uneven, schedule, RATES, LINKS) > even
+        (part,) = all_part_seconds(training, RATES, LINKS)
         assert part.communication > 0
-    assert model_flops(MIXTRAL, 64) / (even * 64) < 312e12
+    assert model_flops(MIXTRAL, 64, MIXTRAL.sequence) / (even * 64) < 312e12
 
 
 @pytest.mark.parametrize(
@@ -231,18 +233,16 @@ def test_groups_lie_on_servers_in_rank_order(layout, group, ranks, span) -> None
 def test_experts_on_several_ranks_wait_to_know_their_tokens(expert, recompute, passes) -> None:
     """Once forward, and again where the layer is done again."""
     layout, wait = Layout(data=8, expert=expert, recompute=recompute), 1e-3
-    links = switched_links(8, 450e9, 50e9)
+    rates, links = rates_of("h100"), switched_links(8, 450e9, 50e9)
+    stacks = [Implementation(dispatch_s=each) for each in (0.0, wait)]
     plain, waiting = (
-        layer_seconds(MIXTRAL, 0, layout, rates_of("h100"), links, Implementation(dispatch_s=each))
-        for each in (0.0, wait)
+        layer_seconds(training_of(MIXTRAL, layout, stack), 0, rates, links) for stack in stacks
     )
     more = (waiting.forward - plain.forward, waiting.backward - plain.backward)
     assert more == pytest.approx([count * wait for count in passes], abs=1e-12)
     dense = [
-        layer_seconds(
-            LLAMA3_8B, 0, Layout(data=8), rates_of("h100"), links, Implementation(dispatch_s=each)
-        )
-        for each in (0.0, wait)
+        layer_seconds(training_of(LLAMA3_8B, Layout(data=8), stack), 0, rates, links)
+        for stack in stacks
     ]
     assert dense[0] == dense[1]
 
@@ -250,7 +250,7 @@ def test_experts_on_several_ranks_wait_to_know_their_tokens(expert, recompute, p
 def test_messages_that_a_network_simulates_can_be_left_out() -> None:
     layout = Layout(tensor=2, data=8, expert=8)
     whole, rest, bare = (
-        layer_seconds(MIXTRAL, 0, layout, RATES, LINKS, without=frozenset(left))
+        layer_seconds(training_of(MIXTRAL, layout), 0, RATES, LINKS, without=frozenset(left))
         for left in ((), ("expert",), ("expert", "tensor"))
     )
     assert whole.communication > rest.communication > bare.communication == 0.0

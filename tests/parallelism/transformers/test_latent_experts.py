@@ -14,6 +14,7 @@ from parallelism.transformers.experts import Experts
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.operators import model_graph
 from parallelism.transformers.stages import layer_weights
+from tests.helpers.trainings import training_of
 
 EXPERTS = Experts(8, 2, 48, shared=1, shared_width=96, latent_width=32)
 MODEL = Transformer("x", 3, 128, Attention(4, 2, 32), 48, 640, 64, experts=EXPERTS)
@@ -40,7 +41,7 @@ def test_tensor_ranks_hold_the_projections_whole() -> None:
 
 def test_products_are_those_of_the_weights_that_a_token_meets() -> None:
     layout = Layout(sequence_parallel=False)
-    less = [layer_costs(one, 0, layout).forward for one in (WIDE, MODEL)]
+    less = [layer_costs(training_of(one, layout), 0).forward for one in (WIDE, MODEL)]
     met = [one.layer_parameters(0, active=True) for one in (WIDE, MODEL)]
     assert less[0].flops - less[1].flops == pytest.approx(2 * 64 * (met[0] - met[1]))
     graphs = [model_graph(one) for one in (WIDE, MODEL)]
@@ -53,11 +54,11 @@ def test_narrow_tokens_go_to_experts_and_are_kept() -> None:
     layout = Layout(data=2, expert=2)
 
     def exchanged(model: Transformer) -> list[float]:
-        found = layer_communications(model, 0, layout)
+        found = layer_communications(training_of(model, layout), 0)
         return [message.size for message in found if message.kind == "alltoall"]
 
     assert exchanged(MODEL) == [size * 32 / 128 for size in exchanged(WIDE)] != []
-    kept = [layer_activations(one, 0, layout).rest for one in (WIDE, MODEL)]
+    kept = [layer_activations(training_of(one, layout), 0).rest for one in (WIDE, MODEL)]
     # Two copies of each token as they are sent and as they come; and the sum to be projected back.
     assert kept[0] - kept[1] == 2 * (2 * 2 * 64) * (128 - 32) - 2 * 64 * 32
 

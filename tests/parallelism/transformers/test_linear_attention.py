@@ -22,6 +22,7 @@ from parallelism.transformers.shares import check_layout
 from parallelism.transformers.stages import layer_weights
 from tests.helpers.counted_flops import Counted
 from tests.helpers.small_transformers import HYBRID, ONE_PART
+from tests.helpers.trainings import training_of
 
 HYBRIDS = sorted(name for name, model in TRANSFORMERS.items() if model.linear)
 
@@ -116,7 +117,8 @@ def test_kernels_take_about_as_long_as_published(
 ) -> None:  # fmt: skip
     rates = rates_like_h100(H20) if gpu == "h20" else rates_of(get_accelerator(gpu))
     linear = LinearAttention(kind, heads, heads, width, width)  # type: ignore[arg-type]
-    costs = linear_core(HYBRID, linear, Layout(microbatch=batch), batch * tokens)
+    model = replace(HYBRID, linear=linear)
+    costs = linear_core(training_of(model, Layout(microbatch=batch), sequence=tokens))
     forward = rates.attention_seconds(costs.forward)
     assert forward == pytest.approx(1e-3 * one, rel=0.27)
     if both is not None:
@@ -165,19 +167,19 @@ def test_layers_of_one_part_cost_what_their_part_costs() -> None:
     )  # fmt: skip
     for layout in (Layout(), Layout(tensor=2), Layout(tensor=2, recompute="full")):
         for stack in (MEGATRON_CORE, FSDP2):
-            mixer = layer_costs(ONE_PART, 0, layout, stack)
-            feed = layer_costs(ONE_PART, 1, layout, stack)
-            whole = layer_costs(both, 0, layout, stack)
+            mixer = layer_costs(training_of(ONE_PART, layout, stack), 0)
+            feed = layer_costs(training_of(ONE_PART, layout, stack), 1)
+            whole = layer_costs(training_of(both, layout, stack), 0)
             assert (mixer + feed).flops == pytest.approx(whole.flops)
             traffic = [sum(w.traffic for w in costs.passes) for costs in (mixer, feed, whole)]
             assert traffic[0] + traffic[1] == pytest.approx(traffic[2])
             kept = [
-                layer_activations(m, layer, layout, stack)
+                layer_activations(training_of(m, layout, stack), layer)
                 for m, layer in ((ONE_PART, 0), (ONE_PART, 1), (both, 0))
             ]
             assert kept[0].rest + kept[1].rest == pytest.approx(kept[2].rest)
             sent = [
-                list(layer_communications(m, layer, layout, stack))
+                list(layer_communications(training_of(m, layout, stack), layer))
                 for m, layer in ((ONE_PART, 0), (ONE_PART, 1), (both, 0))
             ]
             sums = [sum(message.size * message.count for message in each) for each in sent]
@@ -195,7 +197,7 @@ def test_activations_by_hand() -> None:
     repeated = 2 * 8 * (32 + 32 + 16)
     chunk, gates = 2 * 8 * 64, 3 * 4 * 8
     values = 3 * 2 * 8 * 16  # output, gate, and their product
-    kept = layer_activations(model, 0, Layout())
+    kept = layer_activations(training_of(model, Layout()), 0)
     assert kept.core == 0
     assert kept.rest == tokens * (hidden + mixed + repeated + chunk + gates + values)
 
@@ -212,7 +214,7 @@ def test_stated_flops_follow_megatron_lm() -> None:
     feed = 4 * tokens * hidden * model.feed_forward
     head = 2 * tokens * hidden * model.vocabulary
     expected = 3 * (54 * mamba + 10 * attention + 54 * feed + head)
-    assert model_flops(model, 1) == pytest.approx(expected, rel=1e-12)
+    assert model_flops(model, 1, model.sequence) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", HYBRIDS)
@@ -281,8 +283,8 @@ def test_a_sequence_shorter_than_a_chunk_is_one_chunk() -> None:
         replace(ONE_PART, linear=replace(ONE_PART.linear, chunk=chunk)) for chunk in (64, 10**6)
     )
     for cost in (
-        lambda model: layer_costs(model, 0, Layout(), sequence=64),
-        lambda model: layer_activations(model, 0, Layout(), sequence=64),
-        lambda model: model_flops(model, 2, sequence=64),
+        lambda model: layer_costs(training_of(model, Layout(), sequence=64), 0),
+        lambda model: layer_activations(training_of(model, Layout(), sequence=64), 0),
+        lambda model: model_flops(model, 2, 64),
     ):
         assert cost(short) == cost(long)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from pipeline_parts import part_of
+from trainings import training_of
 
 from codesign_base import InputError
 from parallelism.transformers.activations import layer_activations
@@ -15,7 +16,7 @@ from parallelism.transformers.memory import (
     peak_held,
     state_bytes,
 )
-from parallelism.transformers.schedules import build_schedule
+from parallelism.transformers.schedules import build_schedule, schedule_of
 from parallelism.transformers.stages import (
     WeightCount,
     layer_weights,
@@ -54,11 +55,11 @@ def test_activations_of_a_layer_are_the_published_formulas(model, tensor) -> Non
     scores = 5 * model.attention.heads * 2048 / model.hidden
     plain = Layout(tensor=tensor, microbatch=4, sequence_parallel=False)
     split = replace(plain, sequence_parallel=True)
-    one = layer_activations(model, 0, plain, MEGATRON_2022)
+    one = layer_activations(training_of(model, plain, MEGATRON_2022), 0)
     assert one.rest + one.core == pytest.approx(sbh * (10 + 24 / tensor + scores / tensor))
     assert one.rest == pytest.approx(sbh * (10 + 24 / tensor))
     assert one.input == pytest.approx(2 * sbh)
-    one = layer_activations(model, 0, split, MEGATRON_2022)
+    one = layer_activations(training_of(model, split, MEGATRON_2022), 0)
     assert one.rest + one.core == pytest.approx(sbh / tensor * (34 + scores))
     assert one.input == pytest.approx(2 * sbh / tensor)
 
@@ -68,7 +69,7 @@ def test_activations_of_a_layer_are_the_published_formulas(model, tensor) -> Non
 )
 def test_selective_recomputation_saves_the_published_share(model, saved) -> None:
     """Korthikanti et al. (2022), section 5: 70 % of GPT-3's activations, 65 % of MT-NLG's."""
-    one = layer_activations(model, 0, Layout(tensor=8), MEGATRON_2022)
+    one = layer_activations(training_of(model, Layout(tensor=8), MEGATRON_2022), 0)
     assert one.core / (one.core + one.rest) == pytest.approx(saved, abs=0.005)
 
 
@@ -87,7 +88,7 @@ def test_first_stages_are_within_five_per_cent_of_the_published_model(
     factor = 34 / t if saving else 10 + 24 / t + scores / t
     share = 1 + (p - 1) / (p * v) if v > 1 else 1
     published = 2048 * b * model.hidden * model.layers * factor * share
-    use = memory_use(model, layout, batch, MEGATRON_2022)
+    use = memory_use(training_of(model, layout, MEGATRON_2022), schedule_of(layout, batch))
     assert use[0].activations == pytest.approx(published, rel=0.05)
     # 18 bytes a weight of the matrices; stages in the middle have no embedding.
     states = 18 * 12 * model.layers * model.hidden**2 / (t * p)
@@ -103,7 +104,7 @@ def test_states_are_those_of_the_zero_paper(billions, published) -> None:
     kept = Implementation(gradient_bytes=2, optimizer_bytes=12)
     for zero, gigabytes in enumerate((16 * billions, *published)):
         layout = Layout(data=64, zero=zero)
-        states = state_bytes(WeightCount(billions * 1e9), GPT_22B, layout, kept)
+        states = state_bytes(training_of(GPT_22B, layout, kept), WeightCount(billions * 1e9))
         assert sum(states) / 1e9 == pytest.approx(gigabytes, rel=0.01)
 
 
@@ -159,12 +160,18 @@ def test_peaks_follow_the_order_of_passes() -> None:
 
 def test_recomputation_and_sharding_save_what_they_should() -> None:
     base = Layout(tensor=4, data=8, pipeline=2, zero=0)
+    schedule = schedule_of(base, 64)
     totals = [
-        memory_use(GPT_22B, replace(base, recompute=kind), 64, MEGATRON_2022)[0].activations
+        memory_use(training_of(GPT_22B, replace(base, recompute=kind), MEGATRON_2022), schedule)[
+            0
+        ].activations
         for kind in ("none", "selective", "full")
     ]
     assert totals == sorted(totals, reverse=True)
-    sharded = [memory_use(GPT_22B, replace(base, zero=z), 64)[0].states for z in range(4)]
+    sharded = [
+        memory_use(training_of(GPT_22B, replace(base, zero=z)), schedule)[0].states
+        for z in range(4)
+    ]
     assert sharded == sorted(sharded, reverse=True)
     assert sharded[3] == pytest.approx(sharded[0] / 8)
 
@@ -172,15 +179,17 @@ def test_recomputation_and_sharding_save_what_they_should() -> None:
 def test_expert_states_are_sharded_over_fewer_ranks() -> None:
     layout = Layout(data=8, expert=4, zero=1)
     dense, expert = (
-        state_bytes(count, MIXTRAL, layout, Implementation())[2]
+        state_bytes(training_of(MIXTRAL, layout, Implementation()), count)[2]
         for count in (WeightCount(8.0, 0.0), WeightCount(0.0, 8.0))
     )
     assert (dense, expert) == (12.0, 48.0)
 
 
 def test_a_fused_kernel_keeps_no_scores() -> None:
-    plain = memory_use(LLAMA3_8B, Layout(), 1, Implementation(flash=False))[0].activations
-    fused = memory_use(LLAMA3_8B, Layout(), 1)[0].activations
+    plain = memory_use(
+        training_of(LLAMA3_8B, Layout(), Implementation(flash=False)), schedule_of(Layout(), 1)
+    )[0].activations
+    fused = memory_use(training_of(LLAMA3_8B, Layout()), schedule_of(Layout(), 1))[0].activations
     assert plain - fused == pytest.approx(32 * 32 * (2 * 8192**2 - 4 * 8192))
 
 
@@ -191,7 +200,7 @@ def test_layouts_that_do_not_split_the_model_are_refused() -> None:
         (Layout(data=3, expert=3), "experts"),
     ):
         with pytest.raises(InputError, match=words):
-            memory_use(LLAMA3_8B, layout, 192)
+            memory_use(training_of(LLAMA3_8B, layout), schedule_of(layout, 192))
 
 
 @pytest.mark.parametrize("norms", [1, 2, 4])
@@ -203,7 +212,9 @@ def test_parts_hold_every_parameter_whatever_the_norms(norms, experts) -> None:
     total = stage_weights(model, Layout())[0]
     assert total.dense + total.expert == model.parameters
     one, two = (
-        layer_activations(replace(model, layer_norms=n, parallel=n == 1), 1, Layout()).rest
+        layer_activations(
+            training_of(replace(model, layer_norms=n, parallel=n == 1), Layout()), 1
+        ).rest
         for n in (norms, 2)
     )
     # An input of every norm; attention and feed-forward part share theirs where one norm does.
@@ -212,7 +223,11 @@ def test_parts_hold_every_parameter_whatever_the_norms(norms, experts) -> None:
 
 
 def test_sharded_gradients_pass_through_whole_ones_of_a_layer() -> None:
-    uses = [memory_use(LLAMA3_8B, Layout(data=8, zero=zero), 8)[0] for zero in range(4)]
+    schedule = schedule_of(Layout(data=8), 8)
+    uses = [
+        memory_use(training_of(LLAMA3_8B, Layout(data=8, zero=zero)), schedule)[0]
+        for zero in range(4)
+    ]
     layer = LLAMA3_8B.layer_parameters(0)
     assert uses[0].buffers == uses[1].buffers
     assert uses[2].buffers - uses[1].buffers == pytest.approx(4 * layer)
@@ -226,7 +241,7 @@ def test_modules_that_are_computed_again_are_not_kept() -> None:
     latent, experts = LATENT.attention.latent, LATENT.experts
     assert latent is not None
     assert experts is not None
-    kept = layer_activations(LATENT, 1, plain).rest
+    kept = layer_activations(training_of(LATENT, plain), 1).rest
     less = {
         "norms": 2 * tokens / 2 * (2 * LATENT.hidden + latent.kv_rank + latent.query_rank),
         "up-projections": 2 * tokens / 2
@@ -236,9 +251,11 @@ def test_modules_that_are_computed_again_are_not_kept() -> None:
     }  # fmt: skip
     for name, size in less.items():
         one = replace(plain, recompute="modules", modules=(name,))
-        assert kept - layer_activations(LATENT, 1, one).rest == pytest.approx(size)
+        assert kept - layer_activations(training_of(LATENT, one), 1).rest == pytest.approx(size)
     every = replace(plain, recompute="modules", modules=tuple(less))
-    assert kept - layer_activations(LATENT, 1, every).rest == pytest.approx(sum(less.values()))
+    assert kept - layer_activations(training_of(LATENT, every), 1).rest == pytest.approx(
+        sum(less.values())
+    )
     with pytest.raises(InputError, match="in this order"):
         Layout(recompute="modules", modules=("activations", "norms"))
     with pytest.raises(InputError, match="modules is"):

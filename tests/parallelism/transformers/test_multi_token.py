@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from small_transformers import DENSE_MODULES, FURTHER_TOKENS, LATENT, LLAMA3_8B
+from trainings import training_of
 
 from codesign_base import InputError
 from parallelism.transformers.activations import layer_activations, part_activations
@@ -50,11 +51,11 @@ def test_the_module_of_deepseek_v3_has_the_parameters_that_its_authors_print() -
 def test_each_module_computes_a_layer_a_head_and_a_projection(model, count) -> None:
     more = replace(model, mtp_layers=count)
     deeper = replace(model, layers=model.layers + 1)
-    layer = model_flops(deeper, 5) - model_flops(model, 5)
+    layer = model_flops(deeper, 5, deeper.sequence) - model_flops(model, 5, model.sequence)
     tokens = 5 * model.sequence
     head = 3 * 2.0 * tokens * model.hidden * model.vocabulary
     projection = 3 * 2.0 * tokens * 2 * model.hidden**2
-    added = model_flops(more, 5) - model_flops(model, 5)
+    added = model_flops(more, 5, more.sequence) - model_flops(model, 5, model.sequence)
     assert added == pytest.approx(count * (layer + head + projection), rel=1e-12)
 
 
@@ -67,14 +68,14 @@ def test_only_the_part_with_the_head_takes_longer(schedule) -> None:
     plain, more = (
         np.array([
             (one.forward, one.backward, one.weight)
-            for one in all_part_seconds(model, layout, rates, links)
+            for one in all_part_seconds(training_of(model, layout), rates, links)
         ])
         for model in (LATENT, FURTHER_TOKENS)
     )  # fmt: skip
     assert np.array_equal(plain[:-1], more[:-1])
     assert (more[-1] > plain[-1]).all()
     ends = [
-        ends_in_layers(model, layout, rates, server, MEGATRON_CORE)
+        ends_in_layers(training_of(model, layout, MEGATRON_CORE), rates, server)
         for model in (LATENT, FURTHER_TOKENS)
     ]
     assert ends[0][0] == ends[1][0]
@@ -86,10 +87,10 @@ def test_only_the_part_with_the_head_takes_longer(schedule) -> None:
 def test_the_part_with_the_head_keeps_more(recompute) -> None:
     layout = Layout(pipeline=2, recompute=recompute)
     kept = [
-        part_activations(model, parts_of(model, layout)[-1], layout)
+        part_activations(training_of(model, layout), parts_of(model, layout)[-1])
         for model in (LATENT, FURTHER_TOKENS)
     ]
-    one = layer_activations(LATENT, LATENT.layers - 1, layout)
+    one = layer_activations(training_of(LATENT, layout), LATENT.layers - 1)
     layer = one.input if recompute == "full" else one.rest + one.core
     states = LATENT.sequence * LATENT.hidden * 2
     # Inputs of two norms, of the projection, of the last norm and of the output projection.
@@ -104,7 +105,7 @@ def test_tensor_ranks_gather_around_the_projection(split) -> None:
 
     def sent(model: Transformer, when: str) -> float:
         last = parts_of(model, layout)[-1]
-        messages = end_communications(model, last, layout)
+        messages = end_communications(training_of(model, layout), last)
         return sum(m.count * sent_bytes(m.kind, m.size, 4) for m in messages if m.when == when)
 
     whole = 2 * LATENT.sequence * LATENT.hidden
@@ -120,7 +121,7 @@ def test_tensor_ranks_gather_around_the_projection(split) -> None:
 
 def test_stages_at_both_ends_sum_the_embedding_that_both_have() -> None:
     def sums(model: Transformer, layout: Layout) -> list[bool]:
-        by_stage = step_communications(model, layout, 8)
+        by_stage = step_communications(training_of(model, layout), 8)
         return [any(m.group == "embedding" for m in stage) for stage in by_stage]
 
     assert not LATENT.tied
@@ -132,7 +133,9 @@ def test_stages_at_both_ends_sum_the_embedding_that_both_have() -> None:
 
 def test_layers_recompute_as_others_do() -> None:
     layout = Layout(recompute="full")
-    assert layer_costs(FURTHER_TOKENS, 3, layout) == layer_costs(LATENT, 3, layout)
+    assert layer_costs(training_of(FURTHER_TOKENS, layout), 3) == layer_costs(
+        training_of(LATENT, layout), 3
+    )
 
 
 @pytest.mark.parametrize("plain", [FURTHER_TOKENS, DENSE_MODULES])
@@ -144,19 +147,28 @@ def test_a_module_that_is_used_again_has_the_weights_of_one_and_the_work_of_many
     assert again.parameters == one.parameters < plain.parameters
     assert again.active_parameters == one.active_parameters
     assert stage_weights(again, layout) == stage_weights(one, layout)
-    assert step_communications(again, layout, 8) == step_communications(one, layout, 8)
-    assert model_flops(again, batch) == model_flops(plain, batch)
+    assert step_communications(training_of(again, layout), 8) == step_communications(
+        training_of(one, layout), 8
+    )
+    assert model_flops(again, batch, again.sequence) == model_flops(plain, batch, plain.sequence)
     rates, links = rates_of("h100"), Links.of_server(nvlink_server("h100", 8), 50e9)
-    seconds = [all_part_seconds(model, layout, rates, links) for model in (again, plain)]
+    seconds = [
+        all_part_seconds(training_of(model, layout), rates, links) for model in (again, plain)
+    ]
     assert seconds[0] == seconds[1]
-    uses = [memory_use(model, layout, batch)[-1] for model in (again, plain, one)]
+    uses = [
+        memory_use(training_of(model, layout), schedule_of(layout, batch))[-1]
+        for model in (again, plain, one)
+    ]
     assert (uses[0].activations, uses[0].buffers) == (uses[1].activations, uses[1].buffers)
     assert uses[0].states == uses[2].states < uses[1].states
     # Alone it is a module like any other.
     single = replace(one, mtp_repeated=True)
-    assert memory_use(single, layout, batch) == memory_use(one, layout, batch)
-    assert all_part_seconds(single, layout, rates, links) == all_part_seconds(
-        one, layout, rates, links
+    assert memory_use(training_of(single, layout), schedule_of(layout, batch)) == memory_use(
+        training_of(one, layout), schedule_of(layout, batch)
+    )
+    assert all_part_seconds(training_of(single, layout), rates, links) == all_part_seconds(
+        training_of(one, layout), rates, links
     )
 
 
@@ -182,30 +194,33 @@ def test_modules_may_be_dense_after_a_layer_with_experts() -> None:
         layers = [LATENT.layer_parameters(layer, active=active) for layer in (3, 0)]
         assert [more - counted[0] for more in counted[1:]] == [2 * (joining + x) for x in layers]
     deeper = replace(LATENT, layers=5, experts=replace(LATENT.experts, first_dense=2))
-    shallow = model_flops(LATENT, 5)
-    layer = model_flops(deeper, 5) - shallow
-    with_experts = model_flops(replace(LATENT, layers=5), 5) - shallow
-    less = model_flops(FURTHER_TOKENS, 5) - model_flops(DENSE_MODULES, 5)
+    shallow = model_flops(LATENT, 5, LATENT.sequence)
+    layer = model_flops(deeper, 5, deeper.sequence) - shallow
+    with_experts = model_flops(replace(LATENT, layers=5), 5, LATENT.sequence) - shallow
+    less = model_flops(FURTHER_TOKENS, 5, FURTHER_TOKENS.sequence) - model_flops(
+        DENSE_MODULES, 5, DENSE_MODULES.sequence
+    )
     assert less == pytest.approx(2 * (with_experts - layer), rel=1e-12)
 
 
 def test_dense_modules_exchange_and_keep_what_a_dense_layer_does() -> None:
     layout = Layout(pipeline=2, tensor=2, data=4, expert=4)
     groups = [
-        [message.group for message in layer_communications(model, 4, layout)]
+        [message.group for message in layer_communications(training_of(model, layout), 4)]
         for model in (FURTHER_TOKENS, DENSE_MODULES)
     ]
     assert "expert" in groups[0]
     assert "expert" not in groups[1]
+    dense, more = training_of(DENSE_MODULES, layout), training_of(FURTHER_TOKENS, layout)
     for costs in (layer_costs, layer_activations, layer_communications):
-        assert costs(DENSE_MODULES, 4, layout) == costs(DENSE_MODULES, 0, layout)
-        assert costs(FURTHER_TOKENS, 4, layout) == costs(FURTHER_TOKENS, 3, layout)
-    plain, more, dense = (
+        assert costs(dense, 4) == costs(dense, 0)
+        assert costs(more, 4) == costs(more, 3)
+    plain, *others = (
         part_weights(model, parts_of(model, layout)[-1], layout)
         for model in (LATENT, FURTHER_TOKENS, DENSE_MODULES)
     )
-    assert dense.expert == plain.expert
-    assert more.expert > plain.expert
+    assert [each.expert > plain.expert for each in others] == [True, False]
+    assert others[1].expert == plain.expert
     part = parts_of(DENSE_MODULES, layout)[-1]
     assert part.kinds(DENSE_MODULES) == ((0, 2), (1, part.layers))
 

@@ -32,6 +32,7 @@ from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stages import stage_weights
 from tests.helpers.small_transformers import GPT_22B, LATENT, LLAMA3_8B, MIXTRAL, gpt
+from tests.helpers.trainings import training_of
 
 SHARED = replace(LATENT, attention=MIXTRAL.attention)
 MODELS = [GPT_22B, LLAMA3_8B, LATENT, MIXTRAL, SHARED]
@@ -89,7 +90,7 @@ def test_one_gathered_input_and_one_sum_give_the_layer_and_its_gradient(norms) -
     assert to_input(x, back.sum(axis=0)) == pytest.approx(sum(each))
     assert sum(to_input(x, own) for own in back) == pytest.approx(sum(each))
     model = replace(beside(gpt(1, hidden, 4), norms), sequence=tokens)
-    found = layer_communications(model, 0, Layout(tensor=ranks))
+    found = layer_communications(training_of(model, Layout(tensor=ranks)), 0)
     received = (ranks - 1) * gathered[: tokens // ranks].size
     assert sent(found, "forward") == 2 * (received + partial[0].size * (ranks - 1) / ranks)
 
@@ -99,8 +100,8 @@ def test_one_gathered_input_and_one_sum_give_the_layer_and_its_gradient(norms) -
 @pytest.mark.parametrize("split", [False, True])
 def test_a_layer_sums_once_a_direction_for_half_of_the_bytes(model, norms, split) -> None:
     layout = Layout(tensor=8, microbatch=2, sequence_parallel=split, recompute="full")
-    found = layer_communications(beside(model, norms), 0, layout)
-    after = layer_communications(model, 0, layout)
+    found = layer_communications(training_of(beside(model, norms), layout), 0)
+    after = layer_communications(training_of(model, layout), 0)
     whole = 2 * 2 * model.sequence * model.hidden
     for when in ("forward", "recompute", "backward"):
         assert sent(found, when) == pytest.approx(2 * 7 / 8 * whole)
@@ -108,23 +109,23 @@ def test_a_layer_sums_once_a_direction_for_half_of_the_bytes(model, norms, split
         kinds = sorted(m.kind for m in found if m.when == when)
         assert kinds == (["allgather", "reducescatter"] if split else ["allreduce"])
     assert sent(found, "weight") == (7 / 8 * whole if split else 0.0)
-    assert layer_communications(beside(model, norms), 0, Layout()) == ()
+    assert layer_communications(training_of(beside(model, norms), Layout()), 0) == ()
 
 
 def test_norms_after_the_parts_need_each_output_whole() -> None:
     layout = Layout(tensor=8)
     after = replace(GPT_22B, layer_norms=4)
-    assert layer_communications(beside(GPT_22B, 4), 0, layout) == layer_communications(
-        after, 0, layout
+    assert layer_communications(training_of(beside(GPT_22B, 4), layout), 0) == layer_communications(
+        training_of(after, layout), 0
     )
 
 
 def test_experts_send_as_ever_and_shared_ones_are_summed_with_attention() -> None:
     layout = Layout(tensor=4, data=8, expert=8)
-    assert layer_communications(beside(MIXTRAL), 0, layout) == layer_communications(
-        MIXTRAL, 0, layout
+    assert layer_communications(training_of(beside(MIXTRAL), layout), 0) == layer_communications(
+        training_of(MIXTRAL, layout), 0
     )
-    one, two = (layer_communications(m, 1, layout) for m in (beside(SHARED), SHARED))
+    one, two = (layer_communications(training_of(m, layout), 1) for m in (beside(SHARED), SHARED))
     whole = 3 / 4 * 2 * SHARED.sequence * SHARED.hidden
     for when, times in (("forward", 2), ("backward", 2), ("weight", 1)):
         assert sent(two, when) - sent(one, when) == pytest.approx(times * whole)
@@ -137,7 +138,7 @@ def test_latent_vectors_are_gathered_beside_one_input(rank) -> None:
     assert latent is not None
     attention = replace(LATENT.attention, latent=replace(latent, query_rank=rank))
     model = beside(replace(LATENT, attention=attention))
-    found = layer_communications(model, 0, Layout(tensor=4))
+    found = layer_communications(training_of(model, Layout(tensor=4)), 0)
     width = latent.kv_rank + latent.rope_width + rank + model.hidden
     assert sent(found, "weight") == pytest.approx(3 / 4 * 2 * model.sequence * width)
     assert sent(found, "forward") == pytest.approx(
@@ -148,7 +149,9 @@ def test_latent_vectors_are_gathered_beside_one_input(rank) -> None:
 @pytest.mark.parametrize("context", [1, 4])
 def test_context_groups_pass_as_many_keys_and_values(context) -> None:
     layout = Layout(tensor=2, context=context)
-    one, two = (layer_communications(m, 0, layout) for m in (beside(LLAMA3_8B), LLAMA3_8B))
+    one, two = (
+        layer_communications(training_of(m, layout), 0) for m in (beside(LLAMA3_8B), LLAMA3_8B)
+    )
     for when in ("forward", "backward"):
         assert sent(one, when, "context") == sent(two, when, "context")
         assert 2 * sent(one, when) == pytest.approx(sent(two, when))
@@ -159,14 +162,14 @@ def test_inputs_are_kept_once(tensor) -> None:
     """Of the norms one input; of a norm that serves both parts one output."""
     layout = Layout(tensor=tensor)
     own = 2 * GPT_22B.sequence * GPT_22B.hidden / tensor
-    kept = layer_activations(GPT_22B, 0, layout).rest
+    kept = layer_activations(training_of(GPT_22B, layout), 0).rest
     for norms, inputs in ((1, 2), (2, 1)):
-        one = layer_activations(beside(GPT_22B, norms), 0, layout).rest
+        one = layer_activations(training_of(beside(GPT_22B, norms), layout), 0).rest
         assert kept - one == pytest.approx(inputs * own)
     gathers = Implementation(gathered_inputs=True)
-    less = kept - layer_activations(beside(GPT_22B, 1), 0, layout).rest
-    gathered = layer_activations(GPT_22B, 0, layout, gathers).rest
-    gathered -= layer_activations(beside(GPT_22B, 1), 0, layout, gathers).rest
+    less = kept - layer_activations(training_of(beside(GPT_22B, 1), layout), 0).rest
+    gathered = layer_activations(training_of(GPT_22B, layout, gathers), 0).rest
+    gathered -= layer_activations(training_of(beside(GPT_22B, 1), layout, gathers), 0).rest
     assert gathered - less == pytest.approx((tensor - 1) * own)
 
 
@@ -175,10 +178,12 @@ def test_weights_and_work_are_those_of_the_sequential_model(model) -> None:
     layout, other = Layout(tensor=4, data=4, pipeline=2), beside(model)
     assert other.parameters == model.parameters
     assert stage_weights(other, layout) == stage_weights(model, layout)
-    assert step_communications(other, layout, 4) == step_communications(model, layout, 4)
-    assert pipeline_send(other, layout) == pipeline_send(model, layout)
-    assert model_flops(other, 8) == model_flops(model, 8)
-    assert layer_costs(other, 1, layout) == layer_costs(model, 1, layout)
+    assert step_communications(training_of(other, layout), 4) == step_communications(
+        training_of(model, layout), 4
+    )
+    assert pipeline_send(training_of(other, layout)) == pipeline_send(training_of(model, layout))
+    assert model_flops(other, 8, other.sequence) == model_flops(model, 8, model.sequence)
+    assert layer_costs(training_of(other, layout), 1) == layer_costs(training_of(model, layout), 1)
 
 
 @settings(max_examples=80, deadline=None)
@@ -199,8 +204,9 @@ def test_a_parallel_model_is_never_slower_nor_larger(
     times, bytes_held = [], []
     for one in (beside(model, norms), replace(model, layer_norms=norms)):
         links = switched_links(8, 450e9, 50e9)
-        times.append(iteration_time(one, layout, 16, rates_of("h100"), links, implementation))
-        uses = memory_use(one, layout, 16, implementation)
+        training, schedule = training_of(one, layout, implementation), schedule_of(layout, 16)
+        times.append(iteration_time(training, schedule, rates_of("h100"), links))
+        uses = memory_use(training, schedule)
         bytes_held.append(max(use.total for use in uses))
     assert times[0] <= times[1]
     assert bytes_held[0] < bytes_held[1]
@@ -217,7 +223,7 @@ def test_tasks_between_servers_carry_half(split) -> None:
     placement, order = Placement(layout, 4), schedule_of(layout, 16)
     carried = []
     for one in (beside(model, 1), model):
-        loads = loads_of(one, placement, rates_of("h100"), server)
+        loads = loads_of(training_of(one, placement.layout), placement, rates_of("h100"), server)
         tasks = iteration_tasks(placement, order, loads)
         sums = (tasks.kind == TaskKind.ALLREDUCE) & (tasks.phase != 5)
         gathers = (tasks.kind == TaskKind.ALL_GATHER) | (tasks.kind == TaskKind.REDUCE_SCATTER)

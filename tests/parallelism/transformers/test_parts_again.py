@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_transformers import DENSE_MODULES, FURTHER_TOKENS, HYBRID, LATENT, LLAMA3_8B, ONE_PART
+from trainings import training_of
 
 from codesign_base import InputError
 from parallelism.transformers.activations import layer_activations, part_activations
@@ -20,6 +21,7 @@ from parallelism.transformers.layout import Layout, Module
 from parallelism.transformers.links import links_of
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.pass_seconds import layer_seconds
+from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stages import parts_of
 from topoopt.problem.job import Job, nvlink_server
 
@@ -36,7 +38,8 @@ def again(layout: Layout, *modules: Module) -> Layout:
 def less_kept(model: Transformer, layer: int, layout: Layout, *modules: Module) -> float:
     """Bytes that a layer no longer keeps."""
     plain, some = (
-        layer_activations(model, layer, one) for one in (layout, again(layout, *modules))
+        layer_activations(training_of(model, one), layer)
+        for one in (layout, again(layout, *modules))
     )
     assert plain.core == some.core
     return plain.rest - some.rest
@@ -44,7 +47,7 @@ def less_kept(model: Transformer, layer: int, layout: Layout, *modules: Module) 
 
 def messages(model: Transformer, layer: int, layout: Layout) -> list[tuple[object, ...]]:
     """What is sent again, but for when."""
-    found = layer_communications(model, layer, layout)
+    found = layer_communications(training_of(model, layout), layer)
     return sorted(
         (m.group, m.kind, m.ranks, m.size, m.count) for m in found if m.when == "recompute"
     )
@@ -66,8 +69,8 @@ def test_a_mixture_by_hand_keeps_its_input_alone() -> None:
     assert less_kept(LATENT, 1, layout, "shared-experts") == tokens * shared
     # What is left: inputs of two norms and of both parts, and what attention keeps.
     bare = replace(LATENT, without_feed_forward=(1,))
-    kept = layer_activations(LATENT, 1, again(layout, "experts")).rest
-    assert kept - layer_activations(bare, 1, layout).rest == tokens * 2 * 2 * 1024
+    kept = layer_activations(training_of(LATENT, again(layout, "experts")), 1).rest
+    assert kept - layer_activations(training_of(bare, layout), 1).rest == tokens * 2 * 2 * 1024
     with_norms = less_kept(LATENT, 1, layout, "norms", "experts")
     apart = less_kept(LATENT, 1, layout, "norms") + less_kept(LATENT, 1, layout, "experts")
     assert with_norms == apart
@@ -85,7 +88,7 @@ def test_an_input_that_is_kept_for_a_checkpoint_is_not_cast_or_gathered() -> Non
     stack = replace(MEGATRON_CORE, precision="fp8", gathered_inputs=True)
     layout, tokens = Layout(tensor=4), 8192
     plain, some = (
-        layer_activations(LLAMA3_8B, 0, one, stack)
+        layer_activations(training_of(LLAMA3_8B, one, stack), 0)
         for one in (layout, again(layout, "feed-forward"))
     )
     # Gate and input in two bytes, their product in one; the input in one byte on all ranks.
@@ -96,19 +99,24 @@ def test_an_input_that_is_kept_for_a_checkpoint_is_not_cast_or_gathered() -> Non
 def test_the_whole_forward_pass_of_a_part_is_done_again() -> None:
     layout = Layout(data=4, expert=4)
     bare = replace(LATENT, without_feed_forward=(1,))
-    more = layer_costs(LATENT, 1, layout).forward.flops - layer_costs(bare, 1, layout).forward.flops
-    assert layer_costs(LATENT, 1, again(layout, "experts")).recompute.flops == more
-    shared = layer_costs(LATENT, 1, again(layout, "shared-experts")).recompute
+    more = (
+        layer_costs(training_of(LATENT, layout), 1).forward.flops
+        - layer_costs(training_of(bare, layout), 1).forward.flops
+    )
+    assert layer_costs(training_of(LATENT, again(layout, "experts")), 1).recompute.flops == more
+    shared = layer_costs(training_of(LATENT, again(layout, "shared-experts")), 1).recompute
     assert shared.flops == 2 * 512 * 3 * 1024 * 512
     # A checkpoint within one is done again with it, and before its own backward pass.
-    both = layer_costs(LATENT, 1, again(layout, "shared-experts", "experts")).recompute
+    both = layer_costs(training_of(LATENT, again(layout, "shared-experts", "experts")), 1).recompute
     assert both.flops == more + shared.flops
-    twice = layer_costs(LATENT, 1, again(layout, "activations", "experts")).recompute
-    once = layer_costs(LATENT, 1, again(layout, "experts")).recompute
+    twice = layer_costs(training_of(LATENT, again(layout, "activations", "experts")), 1).recompute
+    once = layer_costs(training_of(LATENT, again(layout, "experts")), 1).recompute
     assert twice.traffic - once.traffic == 512 * 4 * 3 * 512 * 2
-    dense = layer_costs(LLAMA3_8B, 0, again(Layout(), "feed-forward")).recompute
+    dense = layer_costs(training_of(LLAMA3_8B, again(Layout(), "feed-forward")), 0).recompute
     assert dense.flops == 2 * 8192 * 3 * 4096 * 14336
-    early = layer_costs(LLAMA3_8B, 0, again(Layout(), "feed-forward"), get_stack("fsdp2")).recompute
+    early = layer_costs(
+        training_of(LLAMA3_8B, again(Layout(), "feed-forward"), get_stack("fsdp2")), 0
+    ).recompute
     assert early.flops == 2 * 8192 * 2 * 4096 * 14336
 
 
@@ -123,7 +131,10 @@ def test_tokens_are_exchanged_both_ways_again() -> None:
     stack = replace(MEGATRON_CORE, dispatch_s=1.0)
     for name, waits in (("experts", 3), ("shared-experts", 2)):
         seconds = layer_seconds(
-            LATENT, 1, again(layout, name), rates_of("h100"), links_of("h100", 8, 50e9), stack
+            training_of(LATENT, again(layout, name), stack),
+            1,
+            rates_of("h100"),
+            links_of("h100", 8, 50e9),
         )
         assert seconds.forward + seconds.backward == pytest.approx(waits - 1, abs=0.1)
 
@@ -166,14 +177,21 @@ def test_it_takes_time_and_spares_memory(case, name, precision) -> None:
     some, full = again(layout, *modules), replace(layout, recompute="full")
     rates, links = rates_of("h100"), links_of("h100", 8, 50e9)
     for layer in range(model.layers + 1):
-        seconds = [layer_seconds(model, layer, one, rates, links, stack) for one in (layout, some)]
+        seconds = [
+            layer_seconds(training_of(model, one, stack), layer, rates, links)
+            for one in (layout, some)
+        ]
         assert seconds[1].backward >= seconds[0].backward
         assert (seconds[1].forward, seconds[1].weight) == (seconds[0].forward, seconds[0].weight)
     for part in parts_of(model, layout):
-        kept = [part_activations(model, part, one, stack) for one in (full, some, layout)]
+        kept = [
+            part_activations(training_of(model, one, stack), part) for one in (full, some, layout)
+        ]
         assert kept == sorted(kept)
     for less, more in zip(
-        memory_use(model, some, 32, stack), memory_use(model, layout, 32, stack), strict=True
+        memory_use(training_of(model, some, stack), schedule_of(some, 32)),
+        memory_use(training_of(model, layout, stack), schedule_of(layout, 32)),
+        strict=True,
     ):
         assert less.total <= more.total * (1 + 1e-12)
         assert less.states == more.states

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_parts import stage_of
+from trainings import training_of
 
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
@@ -104,7 +105,7 @@ def expected_bytes(
     t, c, d, p = layout.tensor, layout.context, layout.data, layout.pipeline
     rounds = layout.microbatches(BATCH)
     collective = transfers = 0.0
-    step = step_communications(model, layout, rounds)
+    step = step_communications(training_of(model, layout), rounds)
     stage_ranks = [(y, x) for y, x in product(range(d), range(c))]
 
     def servers(stage: int, ranks: list[tuple[int, int]], shard: int) -> list[int]:
@@ -138,9 +139,11 @@ def expected_bytes(
         like = 0 if model.mtp_dense else model.layers - 1
         layers += [like] * (model.mtp_layers if part.head else 0)
         messages = [
-            message for layer in layers for message in layer_communications(model, layer, layout)
+            message
+            for layer in layers
+            for message in layer_communications(training_of(model, layout), layer)
         ]
-        messages += end_communications(model, part, layout)
+        messages += end_communications(training_of(model, layout), part)
         for message in messages:
             times = rounds * message.count * message.size
             if message.group == "tensor":
@@ -171,7 +174,7 @@ def expected_bytes(
         )
         if here != there:
             transfers += rounds * sum(
-                m.size for m in pipeline_send(model, layout) if m.group == "pipeline"
+                m.size for m in pipeline_send(training_of(model, layout)) if m.group == "pipeline"
             )
     return collective, transfers
 
@@ -182,7 +185,7 @@ def test_servers_send_what_their_gpus_do(name: str, which: int, turn: int) -> No
     model, layout = MODELS[name], layouts_of(name)[which % len(layouts_of(name))]
     order = axis_orders(layout)[turn % len(axis_orders(layout))]
     placement = Placement(layout, GPUS, order)
-    loads = loads_of(model, placement, rates_of("h100"), SERVER)
+    loads = loads_of(training_of(model, layout), placement, rates_of("h100"), SERVER)
     schedule = schedule_of(layout, BATCH)
     traffic = traffic_of(iteration_tasks(placement, schedule, loads))
     collective, transfers = expected_bytes(model, layout, order)
@@ -199,9 +202,10 @@ def test_outputs_for_a_stage_on_the_same_server_take_its_links(name, which, turn
     model, layout = MODELS[name], layouts_of(name)[which % len(layouts_of(name))]
     orders = axis_orders(layout)
     placement = Placement(layout, GPUS, orders[turn % len(orders)])
-    loads = loads_of(model, placement, rates_of("h100"), SERVER)
-    apart = loads_of(model, placement, rates_of("h100"), SERVER, far=_far_groups(placement))
-    (each,) = [m.size for m in pipeline_send(model, layout) if m.group == "pipeline"][:1] or [0.0]
+    training, rates = training_of(model, layout), rates_of("h100")
+    loads = loads_of(training, placement, rates, SERVER)
+    apart = loads_of(training, placement, rates, SERVER, far=_far_groups(placement))
+    (each,) = [m.size for m in pipeline_send(training) if m.group == "pipeline"][:1] or [0.0]
     # A GPU reaches 0.75 of its links to the three others, and a message takes 3 us to begin.
     seconds = each / (0.75 * 3 * 150e9) + 3e-6
     ranks = list(product(range(layout.context), range(layout.data)))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small_transformers import LLAMA3_8B, MIXTRAL
+from trainings import training_of
 
 from codesign_base import InputError
 from parallelism.transformers.architecture import Transformer
@@ -52,19 +53,21 @@ def test_the_share_of_scores_is_the_area_within_the_mask(
 def test_a_window_as_long_as_the_sequence_costs_what_none_does(chunked: bool) -> None:
     wide = replace(LLAMA3_8B, window=SlidingWindow(LLAMA3_8B.sequence, chunked=chunked))
     for layout in (Layout(), Layout(tensor=4, context=2)):
-        assert layer_costs(wide, 0, layout) == layer_costs(LLAMA3_8B, 0, layout)
-    assert model_flops(wide, 3) == model_flops(LLAMA3_8B, 3)
+        assert layer_costs(training_of(wide, layout), 0) == layer_costs(
+            training_of(LLAMA3_8B, layout), 0
+        )
+    assert model_flops(wide, 3, wide.sequence) == model_flops(LLAMA3_8B, 3, LLAMA3_8B.sequence)
 
 
 def test_fused_attention_does_the_scores_within_the_window() -> None:
     near = replace(LLAMA3_8B, window=SlidingWindow(1024, (0, 2)))
-    whole, part = (attention_core(near, Layout(), layer=layer) for layer in (0, 1))
-    assert whole == attention_core(LLAMA3_8B, Layout())
+    whole, part = (attention_core(training_of(near, Layout()), layer) for layer in (0, 1))
+    assert whole == attention_core(training_of(LLAMA3_8B, Layout()))
     share = 1024 * 8192 - 1024**2 / 2
     assert part.forward.flops == pytest.approx(4 * share * 32 * 128)
     assert part.flops / whole.flops == pytest.approx(share / (8192**2 / 2))
     # Without fusion all scores are worked out, and masked.
-    plain = [attention_core(near, Layout(), UNFUSED, layer=layer) for layer in (0, 1)]
+    plain = [attention_core(training_of(near, Layout(), UNFUSED), layer) for layer in (0, 1)]
     assert plain[0] == plain[1]
 
 
@@ -72,7 +75,7 @@ def test_model_flops_count_twice_the_scores_within() -> None:
     """As they count all scores of a causal layer, of which half are within its mask."""
     near = replace(LLAMA3_8B, window=SlidingWindow(1024, tuple(range(0, 32, 2))))
     scores = 4 * 32 * 128 * (8192**2 - 2 * (1024 * 8192 - 1024**2 / 2))
-    less = model_flops(LLAMA3_8B, 1) - model_flops(near, 1)
+    less = model_flops(LLAMA3_8B, 1, LLAMA3_8B.sequence) - model_flops(near, 1, near.sequence)
     assert less == pytest.approx(3 * 16 * scores)
 
 

@@ -8,6 +8,7 @@ import pytest
 from counted_configs import COUNTED_SPARSE
 from published_configs import PUBLISHED, parse
 from small_transformers import CHOSEN, HYBRID, LATENT
+from trainings import training_of
 
 from codesign_base import InputError
 from parallelism.transformers.activations import layer_activations
@@ -21,6 +22,7 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.overrides import override
 from parallelism.transformers.presets import TRANSFORMERS, describe, get_transformer
+from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.shares import layer_kinds
 from parallelism.transformers.stages import layer_weights
 
@@ -160,7 +162,7 @@ def test_flops_are_those_of_attention_to_chosen_latent_vectors() -> None:
         heads, heads, width, latent=LatentAttention(rank, 3, rope, value, Indexer(2, 4, keys))
     )
     model = Transformer("small", 1, 8, attention, 8, 11, tokens)
-    core = attention_core(model, Layout())
+    core = attention_core(training_of(model, Layout()))
     counted = model.score_share(0, tokens) * tokens**2
     assert core.forward.flops / counted == pytest.approx(flops / pairs)
     # Five products backward: three as wide as keys, two as values.
@@ -169,24 +171,27 @@ def test_flops_are_those_of_attention_to_chosen_latent_vectors() -> None:
 
 def test_few_tokens_attend_as_without_an_indexer() -> None:
     for length in (64, 128):
-        dense = attention_core(LATENT, Layout(), sequence=length)
-        assert attention_core(CHOSEN, Layout(), sequence=length) == dense
-        more = indexer_costs(CHOSEN, latent_of(CHOSEN), Layout(), MEGATRON_CORE, length)
-        whole = layer_costs(CHOSEN, 1, Layout(), sequence=length)
+        dense = attention_core(training_of(LATENT, Layout(), sequence=length))
+        assert attention_core(training_of(CHOSEN, Layout(), sequence=length)) == dense
+        more = indexer_costs(training_of(CHOSEN, Layout(), MEGATRON_CORE, sequence=length))
+        whole = layer_costs(training_of(CHOSEN, Layout(), sequence=length), 1)
         assert whole.flops == pytest.approx(
-            layer_costs(LATENT, 1, Layout(), sequence=length).flops + more.flops
+            layer_costs(training_of(LATENT, Layout(), sequence=length), 1).flops + more.flops
         )
-    assert attention_core(CHOSEN, Layout(), sequence=129) != attention_core(
-        LATENT, Layout(), sequence=129
+    assert attention_core(training_of(CHOSEN, Layout(), sequence=129)) != attention_core(
+        training_of(LATENT, Layout(), sequence=129)
     )
 
 
 def test_long_sequences_need_as_many_scores_as_keys_and_tokens() -> None:
     """Twice the tokens: twice the core, four times the indexer's scores."""
-    core = [attention_core(CHOSEN, Layout(), sequence=s).forward.flops for s in (4096, 8192)]
+    core = [
+        attention_core(training_of(CHOSEN, Layout(), sequence=s)).forward.flops
+        for s in (4096, 8192)
+    ]
     assert core[1] / core[0] == pytest.approx(2.0, rel=0.02)
     scores = [
-        indexer_costs(CHOSEN, latent_of(CHOSEN), Layout(), MEGATRON_CORE, s).forward
+        indexer_costs(training_of(CHOSEN, Layout(), MEGATRON_CORE, sequence=s)).forward
         for s in (4096, 8192, 16384)
     ]
     # Of a polynomial in the tokens four times its square is left, and the constant.
@@ -196,7 +201,7 @@ def test_long_sequences_need_as_many_scores_as_keys_and_tokens() -> None:
 
 def test_an_indexer_by_hand() -> None:
     layout = Layout(tensor=2, context=2)
-    costs = indexer_costs(CHOSEN, latent_of(CHOSEN), layout, MEGATRON_CORE, 512)
+    costs = indexer_costs(training_of(CHOSEN, layout, MEGATRON_CORE, sequence=512))
     tokens, queries = 256, 4 * 32
     weights = 384 * queries + 1024 * 32 + 1024 * 4
     pairs, chosen = 256 * 512 / 2, (512 * 128 - 128**2 / 2) / 2
@@ -229,11 +234,14 @@ def test_layers_that_share_a_choice_are_a_kind_of_their_own() -> None:
         model
     ).indexer_parameters(1024)
     layout = Layout(tensor=2)
-    assert layer_costs(model, 2, layout).flops < layer_costs(model, 1, layout).flops
-    kept = [layer_activations(model, layer, layout).rest for layer in (1, 2)]
+    assert (
+        layer_costs(training_of(model, layout), 2).flops
+        < layer_costs(training_of(model, layout), 1).flops
+    )
+    kept = [layer_activations(training_of(model, layout), layer).rest for layer in (1, 2)]
     assert kept[0] > kept[1]
-    assert len(layer_communications(model, 1, layout)) == 2 + len(
-        layer_communications(model, 2, layout)
+    assert len(layer_communications(training_of(model, layout), 1)) == 2 + len(
+        layer_communications(training_of(model, layout), 2)
     )
 
 
@@ -243,8 +251,8 @@ def test_activations_by_hand() -> None:
     for tensor in (1, 2):
         for layer, indexed in ((1, True), (2, False)):
             layout = Layout(tensor=tensor)
-            sparse = layer_activations(CHOSEN, layer, layout)
-            plain = layer_activations(LATENT, 1, layout)
+            sparse = layer_activations(training_of(CHOSEN, layout), layer)
+            plain = layer_activations(training_of(LATENT, layout), 1)
             assert sparse.core == plain.core
             # Queries before and after they are as wide as keys, outputs, and all heads' keys.
             more = 16 * (64 + narrow + 256) / tensor + narrow
@@ -253,19 +261,24 @@ def test_activations_by_hand() -> None:
                 more += 4 * 32 + 2 * 32 + 4 + 2 * 128  # and its numbers of four bytes
                 more += (1024 + 384) * (tensor > 1)
             assert sparse.rest - plain.rest == pytest.approx(2 * tokens * more)
-    short = layer_activations(CHOSEN, 1, Layout(), sequence=128).rest
-    short -= layer_activations(LATENT, 1, Layout(), sequence=128).rest
+    short = layer_activations(training_of(CHOSEN, Layout(), sequence=128), 1).rest
+    short -= layer_activations(training_of(LATENT, Layout(), sequence=128), 1).rest
     assert short == 2 * 128 * (4 * 32 + 2 * 32 + 4 + 2 * 128)
 
 
 def test_scores_of_unfused_stacks_are_not_kept() -> None:
     plain = Implementation(flash=False)
-    assert layer_activations(CHOSEN, 1, Layout(), plain).core == 4 * 16 * 512
-    assert layer_activations(CHOSEN, 1, Layout(), plain, sequence=128).core > 4 * 16 * 128
+    assert layer_activations(training_of(CHOSEN, Layout(), plain), 1).core == 4 * 16 * 512
+    assert (
+        layer_activations(training_of(CHOSEN, Layout(), plain, sequence=128), 1).core > 4 * 16 * 128
+    )
 
 
 def test_the_indexers_scores_need_room() -> None:
-    (sparse,), (plain,) = (memory_use(model, Layout(), 1) for model in (CHOSEN, LATENT))
+    (sparse,), (plain,) = (
+        memory_use(training_of(model, Layout()), schedule_of(Layout(), 1))
+        for model in (CHOSEN, LATENT)
+    )
     assert sparse.buffers - plain.buffers == 4 * 512 * 512
 
 
@@ -278,28 +291,28 @@ def test_messages_by_hand() -> None:
     layout = Layout(tensor=4)
     for when in ("forward", "recompute"):
         split = replace(layout, recompute="full")
-        more = sent(layer_communications(CHOSEN, 1, split), when, "tensor")
-        more -= sent(layer_communications(LATENT, 1, split), when, "tensor")
+        more = sent(layer_communications(training_of(CHOSEN, split), 1), when, "tensor")
+        more -= sent(layer_communications(training_of(LATENT, split), 1), when, "tensor")
         assert more == tokens * (2 * (1024 + 384) + 4 * 128)
     for when in ("backward", "weight"):
-        assert sent(layer_communications(CHOSEN, 1, layout), when, "tensor") == sent(
-            layer_communications(LATENT, 1, layout), when, "tensor"
+        assert sent(layer_communications(training_of(CHOSEN, layout), 1), when, "tensor") == sent(
+            layer_communications(training_of(LATENT, layout), 1), when, "tensor"
         )
     whole = Layout(tensor=4, sequence_parallel=False)
-    more = sent(layer_communications(CHOSEN, 1, whole), "forward", "tensor")
-    assert more - sent(layer_communications(LATENT, 1, whole), "forward", "tensor") == (
-        4 * tokens * 128
-    )
+    more = sent(layer_communications(training_of(CHOSEN, whole), 1), "forward", "tensor")
+    assert more - sent(
+        layer_communications(training_of(LATENT, whole), 1), "forward", "tensor"
+    ) == (4 * tokens * 128)
 
 
 def test_context_groups_pass_latent_keys_and_those_of_the_indexer() -> None:
     for tensor in (1, 2):
         layout = Layout(context=2, tensor=tensor)
         for layer, width in ((1, 256 + 32 + 32), (2, 256 + 32)):
-            messages = layer_communications(CHOSEN, layer, layout)
+            messages = layer_communications(training_of(CHOSEN, layout), layer)
             assert sent(messages, "forward", "context") == 2 * 256 * width
             assert sent(messages, "backward", "context") == 2 * 2 * 256 * width
-        short = layer_communications(CHOSEN, 1, layout, sequence=128)
+        short = layer_communications(training_of(CHOSEN, layout, sequence=128), 1)
         heads = 16 * (64 + 32 + 64) / tensor
         assert sent(short, "forward", "context") == 2 * 64 * (heads + 32)
 
@@ -317,7 +330,7 @@ def test_stated_flops_follow_megatron_bridge() -> None:
     feed = 3 * 3 * hidden * 18432 + 58 * hidden * (9 * 3 * 2048 + 256)
     layers = 61 * (6 * projections + 6 * core + indexer) + 6 * feed
     expected = tokens * (layers + 6 * hidden * model.vocabulary)
-    assert model_flops(model, 1) == pytest.approx(expected, rel=1e-12)
+    assert model_flops(model, 1, model.sequence) == pytest.approx(expected, rel=1e-12)
 
 
 # Megatron Bridge's verification cards of GLM-5.2: tokens, and TFLOP/s and tokens/s of a GPU.
@@ -327,7 +340,7 @@ def test_stated_flops_follow_megatron_bridge() -> None:
 def test_stated_flops_are_those_of_published_runs(sequence: int, flops: float, rate: int) -> None:
     shared = tuple(layer for layer in range(3, 78) if layer % 4 != 2)
     model = replace(with_indexer(TRANSFORMERS["glm-5"], shared=shared), mtp_layers=1)
-    found = model_flops(model, 1, sequence=sequence) / sequence
+    found = model_flops(model, 1, sequence) / sequence
     assert found == pytest.approx(flops / rate, rel=0.004)
 
 

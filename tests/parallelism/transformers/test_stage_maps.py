@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline_parts import stage_of
 from small_transformers import GPT3_175B, LLAMA3_8B
+from trainings import training_of
 
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
@@ -20,6 +21,7 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import links_of
 from parallelism.transformers.pass_seconds import all_part_seconds
 from parallelism.transformers.presets import get_transformer
+from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stage_maps import (
     balanced_layers,
     busiest,
@@ -118,9 +120,9 @@ def test_ends_weigh_what_their_parts_take(layout) -> None:
     rates, software = rates_of("h100"), Implementation()
     alone = Layout(tensor=layout.tensor, pipeline=3, microbatch=layout.microbatch,
                    recompute=layout.recompute, stage_layers=(0, 32, 0))  # fmt: skip
-    first, layers, last = all_part_seconds(model, alone, rates, links, software)
+    first, layers, last = all_part_seconds(training_of(model, alone, software), rates, links)
     one = (layers.forward + layers.backward + layers.weight) / 32
-    ends = ends_in_layers(model, layout, rates, SERVER, software)
+    ends = ends_in_layers(training_of(model, layout, software), rates, SERVER)
     for weight, part in zip(ends, (first, last), strict=True):
         seconds = part.forward + part.backward + part.weight
         assert weight == pytest.approx(seconds / one, abs=0.13)
@@ -131,7 +133,9 @@ def test_a_large_head_leaves_its_stage_fewer_layers() -> None:
     """The balanced map of Llama 3 8B shortens the iteration; GPT-3's small head needs none."""
 
     def ends(layout):
-        return ends_in_layers(LLAMA3_8B, layout, rates_of("h100"), SERVER, Implementation())
+        return ends_in_layers(
+            training_of(LLAMA3_8B, layout, Implementation()), rates_of("h100"), SERVER
+        )
 
     chosen = Choices(pipeline=(8,), tensor=(1,), context=(1,), microbatch=(1,),
                      schedules=("1f1b",), recompute=("none",))  # fmt: skip
@@ -140,7 +144,9 @@ def test_a_large_head_leaves_its_stage_fewer_layers() -> None:
     assert balanced.stage_layers[-1] <= 2
     links = links_of("h100", 8, 50e9)
     times = [
-        iteration_time(LLAMA3_8B, layout, 512, rates_of("h100"), links)
+        iteration_time(
+            training_of(LLAMA3_8B, layout), schedule_of(layout, 512), rates_of("h100"), links
+        )
         for layout in (even, balanced)
     ]
     assert times[1] < 0.85 * times[0]

@@ -10,7 +10,6 @@ from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.transformers.activations import layer_activations
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.assumptions import assumptions_of
 from parallelism.transformers.choices import Choices
 from parallelism.transformers.collectives import Communication, layer_communications
 from parallelism.transformers.costs import layer_costs, model_flops
@@ -26,6 +25,8 @@ from parallelism.transformers.shares import check_layout
 from parallelism.transformers.stages import layer_weights
 from tests.helpers.counted_flops import Counted
 from tests.helpers.small_transformers import BESIDE, HYBRID, LIGHTNING, SELECTIVE, SHORT
+from tests.helpers.trainings import training_of
+from topoopt.problem.job import Job
 
 NEW = [LIGHTNING, SELECTIVE, SHORT, BESIDE]
 
@@ -79,7 +80,8 @@ def test_kernels_of_a_fixed_rate_take_about_as_long_as_published(
     batch: int, tokens: int, heads: int, both: float
 ) -> None:
     linear = LinearAttention("lightning", heads, heads, 128, 128)
-    costs = linear_core(HYBRID, linear, Layout(microbatch=batch), batch * tokens)
+    model = replace(HYBRID, linear=linear)
+    costs = linear_core(training_of(model, Layout(microbatch=batch), sequence=tokens))
     rates = rates_of(get_accelerator("gb200"))
     found = rates.attention_seconds(costs.forward) + rates.attention_seconds(costs.backward_input)
     assert found == pytest.approx(1e-3 * both, rel=0.27)
@@ -88,7 +90,7 @@ def test_kernels_of_a_fixed_rate_take_about_as_long_as_published(
 def of_gemms(model: Transformer, layout: Layout | None = None) -> float:
     """Operations of the products of its first layer, without a feed-forward part, forward."""
     alone = replace(model, experts=None, without_feed_forward=tuple(range(model.layers)))
-    work = layer_costs(alone, 0, layout or Layout()).forward
+    work = layer_costs(training_of(alone, layout or Layout()), 0).forward
     return sum(gemm.flops for gemm in work.gemms)
 
 
@@ -124,7 +126,7 @@ def test_products_are_those_of_the_weights(model: Transformer, weights: int) -> 
 def test_activations_by_hand(model: Transformer, each: int) -> None:
     """In BF16 on one GPU, of a layer without a feed-forward part."""
     alone = replace(model, experts=None, without_feed_forward=tuple(range(model.layers)))
-    kept = layer_activations(alone, 0, Layout())
+    kept = layer_activations(training_of(alone, Layout()), 0)
     assert kept.core == 0
     assert kept.rest == model.sequence * (2 * 2 * 512 + each)  # the norm's input and output
 
@@ -145,7 +147,7 @@ def test_graphs_have_the_parameters(model: Transformer) -> None:
 def messages(
     model: Transformer, layout: Layout, layer: int = 0, group: str = "tensor"
 ) -> list[Communication]:
-    found = layer_communications(model, layer, layout)
+    found = layer_communications(training_of(model, layout), layer)
     return [message for message in found if message.group == group and message.when == "forward"]
 
 
@@ -209,11 +211,13 @@ def test_attention_beside_mamba_is_what_both_do_but_for_one_norm() -> None:
     for stack in (MEGATRON_CORE, FSDP2):
         for layout in (Layout(), Layout(tensor=2), Layout(tensor=2, context=2)):
             one, two, both = (
-                layer_costs(each, 0, layout, stack) for each in (attention, mamba, model)
+                layer_costs(training_of(each, layout, stack), 0)
+                for each in (attention, mamba, model)
             )
             assert both.flops == pytest.approx(one.flops + two.flops)
             kept = [
-                layer_activations(each, 0, layout, stack).rest for each in (attention, mamba, model)
+                layer_activations(training_of(each, layout, stack), 0).rest
+                for each in (attention, mamba, model)
             ]
             own = tokens / layout.context / (layout.tensor if layout.sequence_parallel else 1)
             shared = own * hidden * (2 * 2 + stack.norm_bytes)
@@ -228,7 +232,7 @@ def test_attention_beside_mamba_is_what_both_do_but_for_one_norm() -> None:
             if ring is not None:
                 assert [ring] == messages(attention, layout, group="context")
                 assert heads == messages(mamba, layout, group="context")
-    sizes = [model_flops(each, 1) for each in (attention, mamba, model)]
+    sizes = [model_flops(each, 1, each.sequence) for each in (attention, mamba, model)]
     head = 3 * 2 * tokens * hidden * model.vocabulary
     assert sizes[0] + sizes[1] - head == pytest.approx(sizes[2])
 
@@ -246,7 +250,9 @@ def test_stated_flops_by_hand() -> None:
             linear=replace(model.linear, full_layers=()),
         )  # fmt: skip
         forward = 2 * weights + core + 2 * 512 * model.vocabulary
-        assert model_flops(alone, 3) == pytest.approx(3 * 3 * model.sequence * forward)
+        assert model_flops(alone, 3, alone.sequence) == pytest.approx(
+            3 * 3 * model.sequence * forward
+        )
 
 
 def test_a_sequence_of_mamba_is_not_shared_out() -> None:
@@ -298,5 +304,5 @@ def test_refused(changes: dict[str, object], message: str) -> None:
 def test_what_times_rest_on_is_said(model: Transformer, layout: Layout, said: str) -> None:
     placement = Placement(layout, layout.gpus, ("context", "data", "pipeline"))
     server = Server(get_accelerator("h100"), layout.gpus, 450e9)
-    found = assumptions_of(model, placement, server, MEGATRON_CORE, rates_of("h100"), 0.0)
+    found = Job(model, global_batch=8, server=server).family(1).assumptions(placement)
     assert any(sentence.startswith(said) for sentence in found)

@@ -29,6 +29,7 @@ from parallelism.transformers.reach import servers_reached
 from parallelism.transformers.schedules import schedule_of
 from tests.helpers.placed_tasks_oracle import plain_tasks
 from tests.helpers.small_transformers import MIXTRAL
+from tests.helpers.trainings import training_of
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.topology.fabrics import ideal_switch
@@ -74,7 +75,7 @@ def test_deepseek_reaches_at_most_four_servers_and_halves_what_crosses() -> None
     slow = Links(8, 1e15, 1e9)  # only what crosses takes time
     seconds = {}
     for stack in ("megatron-core", "megatron-moe", "deepseek-v3"):
-        messages = layer_communications(DEEPSEEK, 5, layout, STACKS[stack])
+        messages = layer_communications(training_of(DEEPSEEK, layout, STACKS[stack]), 5)
         (message,) = {m for m in messages if m.kind == "alltoall" and m.when == "forward"}
         seconds[stack] = communication_seconds(message, layout, slow)
     plain = 2 * 8 * 4096 * 7168 * 7 / 8 / 1e9
@@ -87,7 +88,7 @@ def test_deepseek_reaches_at_most_four_servers_and_halves_what_crosses() -> None
 
 def test_forwarding_inside_takes_all_copies_of_a_server() -> None:
     layout = Layout(data=16, expert=16, sequence_parallel=False)
-    messages = layer_communications(DEEPSEEK, 5, layout, STACKS["megatron-moe"])
+    messages = layer_communications(training_of(DEEPSEEK, layout, STACKS["megatron-moe"]), 5)
     message = next(m for m in messages if m.kind == "alltoall")
     near = Links(8, 1e9, 1e15)
     assert communication_seconds(message, layout, near) == pytest.approx(message.size * 7 / 8 / 1e9)
@@ -103,28 +104,34 @@ def test_a_token_is_sent_once_to_each_rank(degree: int) -> None:
     experts = Experts(16, 3, 64)
     model = replace(MIXTRAL, experts=experts)
     once, each = (
-        next(m for m in layer_communications(model, 0, layout, stack) if m.kind == "alltoall")
+        next(
+            m
+            for m in layer_communications(training_of(model, layout, stack), 0)
+            if m.kind == "alltoall"
+        )
         for stack in (STACKS["fsdp2-moe"], plain)
     )
     share = listed(experts, degree) / experts.per_token
     assert once.size == pytest.approx(each.size * share)
     copies = layout.microbatch * model.sequence * experts.per_token * model.hidden * 2
-    fewer = layer_costs(model, 0, layout, plain).forward.traffic
-    fewer -= layer_costs(model, 0, layout, STACKS["fsdp2-moe"]).forward.traffic
+    fewer = layer_costs(training_of(model, layout, plain), 0).forward.traffic
+    fewer -= layer_costs(training_of(model, layout, STACKS["fsdp2-moe"]), 0).forward.traffic
     assert fewer == pytest.approx(copies * (12 - 2 - 2 * share))
 
 
 def test_what_experts_send_back_is_not_computed_again() -> None:
     layout = Layout(data=8, expert=8, sequence_parallel=False, zero=3, recompute="full")
     for stack, times in (("fsdp2-moe", 1), ("megatron-core", 2)):
-        found = layer_communications(MIXTRAL, 0, layout, STACKS[stack])
+        found = layer_communications(training_of(MIXTRAL, layout, STACKS[stack]), 0)
         assert [m.count for m in found if m.when == "recompute"] == [times]
 
 
 def placed(implementation: Implementation):
     layout = Layout(1, 1, 8, 1, expert=8, sequence_parallel=False, zero=0)
     placement = Placement(layout, 2)
-    loads = loads_of(MIXTRAL, placement, rates_of("h100"), SERVER, implementation)
+    loads = loads_of(
+        training_of(MIXTRAL, placement.layout, implementation), placement, rates_of("h100"), SERVER
+    )
     return placement, schedule_of(layout, 16), loads
 
 
@@ -171,7 +178,9 @@ def test_what_lasts_less_than_computing_hides_by_the_share_of_the_stack() -> Non
     links = Links(8, 450e9, 500e9)
     waits = {
         share: all_part_seconds(
-            DEEPSEEK, layout, rates_of("h100"), links, Implementation(overlap_expert=share)
+            training_of(DEEPSEEK, layout, Implementation(overlap_expert=share)),
+            rates_of("h100"),
+            links,
         )[1].communication
         for share in (0.0, 0.25, 1.0)
     }

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from placed_tasks_oracle import plain_tasks
 from small_transformers import HYBRID, LATENT, MIXTRAL, gpt
+from trainings import training_of
 
 from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
@@ -47,7 +48,8 @@ ALL = Choices(
 def placed(model: Transformer, layout: Layout, order=AXES, gpus: int = 4, batch: int = 16):
     server = Server(get_accelerator("h100"), gpus, 150e9)
     placement = Placement(layout, gpus, order)
-    return placement, schedule_of(layout, batch), loads_of(model, placement, RATES, server)
+    loads = loads_of(training_of(model, layout), placement, RATES, server)
+    return placement, schedule_of(layout, batch), loads
 
 
 def canonical(tasks: TaskGraph) -> Counter:
@@ -128,7 +130,7 @@ def test_ranks_of_one_server_share_what_leaves_it() -> None:
 def test_tokens_go_to_experts_and_back() -> None:
     layout = Layout(4, 1, 8, 1, expert=8, zero=0)
     placement = Placement(layout, 4)
-    loads = loads_of(MIXTRAL, placement, RATES, SERVER, sequence=128)
+    loads = loads_of(training_of(MIXTRAL, placement.layout, sequence=128), placement, RATES, SERVER)
     tasks = iteration_tasks(placement, schedule_of(layout, 8), loads)
     per_layer = 128 * 2 * 4096 * 2  # tokens, experts of each, width, bytes
     # There and back, forward and backward; of each rank's tokens 7 of 8 leave it.
@@ -139,7 +141,7 @@ def test_tokens_go_to_experts_and_back() -> None:
 def test_keys_and_values_go_round() -> None:
     layout = Layout(4, 4, 1, 1, zero=0)
     placement = Placement(layout, 4)
-    loads = loads_of(SMALL, placement, RATES, SERVER, sequence=2048)
+    loads = loads_of(training_of(SMALL, placement.layout, sequence=2048), placement, RATES, SERVER)
     tasks = iteration_tasks(placement, schedule_of(layout, 1), loads)
     buffer = 2048 * 2 * 256 * 2  # tokens, keys and values, width, bytes
     gathers = tasks.kind == TaskKind.ALL_GATHER
@@ -224,10 +226,11 @@ def test_weight_passes_gather_no_weights() -> None:
 def test_stages_that_share_nothing_send_every_copy() -> None:
     """Without scatter and gather, each tensor rank sends the whole output (Narayanan et al.)."""
     placement = Placement(Layout(4, 1, 1, 2, sequence_parallel=False), 4)
-    shared, every = (
-        loads_of(SMALL, placement, RATES, SERVER, Implementation(scatter_gather=gathered))
+    trainings = [
+        training_of(SMALL, placement.layout, Implementation(scatter_gather=gathered))
         for gathered in (True, False)
-    )
+    ]
+    shared, every = (loads_of(each, placement, RATES, SERVER) for each in trainings)
     assert shared.boundary_bytes == CARRIED * 2 * 2048 * 256
     assert every.boundary_bytes == 4 * shared.boundary_bytes
 

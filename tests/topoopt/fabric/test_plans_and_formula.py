@@ -8,6 +8,7 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import Links
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.presets import get_transformer
+from parallelism.transformers.schedules import schedule_of
 from topoopt.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.problem.job import Job, nvlink_server
@@ -40,8 +41,6 @@ def test_a_plan_takes_the_time_of_the_formula_where_nothing_is_in_the_way(
     family = job.family(servers)
     switch = Fabric("switch", *ideal_switch(servers, 8 * NIC, 1e-6))
     simulated = score(switch, family.build(Placement(layout, 8)))
-    expected = iteration_time(
-        model, layout, batch, family.rates, Links.of_server(server, 8 * NIC), software,
-        sequence=4096,
-    )  # fmt: skip
+    links, schedule = Links.of_server(server, 8 * NIC), schedule_of(layout, batch)
+    expected = iteration_time(family.training(layout), schedule, family.rates, links)
     assert simulated == pytest.approx(expected, rel=0.025)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_transformers import CHOSEN, DENSE_MODULES, LATENT, gpt
+from trainings import training_of
 
 import topoopt as to
 from codesign_base import InfeasibleError, InputError
@@ -87,7 +88,7 @@ def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -
 
 
 def uses_of(layout):
-    return memory_use(SMALL, layout, 16, sequence=2048)
+    return memory_use(training_of(SMALL, layout, sequence=2048), schedule_of(layout, 16))
 
 
 def test_the_survey_bounds_and_orders_all_that_fits() -> None:

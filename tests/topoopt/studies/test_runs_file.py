@@ -27,7 +27,9 @@ from parallelism.transformers.links import links_of
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.pass_seconds import part_seconds
 from parallelism.transformers.presets import get_transformer
+from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.work import Work
+from tests.helpers.trainings import training_of
 from topoopt.cli.app import app
 from topoopt.studies.validation.calibration import errors, fit, leave_one_model_out
 from topoopt.studies.validation.runs_file import read_runs, validate_runs
@@ -52,10 +54,10 @@ def written(tmp_path, **changes):
 def test_a_run_is_compared_as_the_model_times_it(tmp_path) -> None:
     found = validate_runs(written(tmp_path))
     model = get_transformer("llama3-8b")
-    seconds = iteration_time(
-        model, Layout(data=4, context=2), 128, rates_of("h100"), links_of("h100", 8, 50e9),
-        MEGATRON_CORE, sequence=8192,
-    )  # fmt: skip
+    layout = Layout(data=4, context=2)
+    training = training_of(model, layout, MEGATRON_CORE, sequence=8192)
+    rates, links = rates_of("h100"), links_of("h100", 8, 50e9)
+    seconds = iteration_time(training, schedule_of(layout, 128), rates, links)
     (run,) = found.runs
     assert run.model_s == pytest.approx(seconds)
     assert run.error == pytest.approx(seconds / 12.78 - 1)
@@ -84,10 +86,10 @@ def test_a_run_may_be_in_fp8_and_fold_its_experts(tmp_path) -> None:
         2, 1, 64, 8, expert=128, expert_tensor=1, schedule="interleaved", virtual_stages=4,
         recompute="modules", modules=("norms", "up-projections", "activations"),
     )  # fmt: skip
-    seconds = iteration_time(
-        get_transformer("deepseek-v3"), layout, 8192, rates_of("h100"), links_of("h100", 8, 50e9),
-        get_stack("megatron-moe"), sequence=4096,
-    )  # fmt: skip
+    stack = get_stack("megatron-moe")
+    training = training_of(get_transformer("deepseek-v3"), layout, stack, sequence=4096)
+    rates, links = rates_of("h100"), links_of("h100", 8, 50e9)
+    seconds = iteration_time(training, schedule_of(layout, 8192), rates, links)
     assert run.model_s == pytest.approx(seconds)
 
 
@@ -276,8 +278,8 @@ def test_what_attention_costs_depends_on_its_kernel() -> None:
 def test_nothing_hides_what_tensor_ranks_gather_for_an_expert() -> None:
     model = get_transformer("mixtral-8x7b")
     layout = Layout(tensor=4, data=8, expert=8)
-    costs = layer_costs(model, 0, layout, MEGATRON_CORE)
-    messages = layer_communications(model, 0, layout, MEGATRON_CORE)
+    costs = layer_costs(training_of(model, layout, MEGATRON_CORE), 0)
+    messages = layer_communications(training_of(model, layout, MEGATRON_CORE), 0)
     rates, links = rates_of("h100"), links_of("h100", 8, 50e9)
     gathered = [m for m in messages if m.exposed and m.when == "forward"]
     assert {(m.kind, m.ranks) for m in gathered} == {("allgather", 4), ("reducescatter", 4)}
@@ -285,7 +287,8 @@ def test_nothing_hides_what_tensor_ranks_gather_for_an_expert() -> None:
     whole = replace(MEGATRON_CORE, overlap_tensor=1.0, overlap_expert=1.0)
     alone = [m for m in messages if not m.exposed]
     times = [
-        part_seconds(costs, some, layout, whole, rates, links).forward for some in (messages, alone)
+        part_seconds(training_of(model, layout, whole), costs, some, rates, links).forward
+        for some in (messages, alone)
     ]
     assert times[0] - times[1] == pytest.approx(sent)
 
@@ -316,10 +319,12 @@ def test_what_hides_costs_its_share_of_sending() -> None:
     model, layout = get_transformer("llama3-8b"), Layout(tensor=4, data=4)
     rates, links = rates_of("h100"), links_of("h100", 8, 50e9)
     free = replace(MEGATRON_CORE, overlap_tensor=1.0)
-    costs = layer_costs(model, 0, layout, free)
-    messages = layer_communications(model, 0, layout, free)
+    costs = layer_costs(training_of(model, layout, free), 0)
+    messages = layer_communications(training_of(model, layout, free), 0)
     apart, beside = (
-        part_seconds(costs, messages, layout, replace(free, sending=share), rates, links)
+        part_seconds(
+            training_of(model, layout, replace(free, sending=share)), costs, messages, rates, links
+        )
         for share in (0.0, 0.25)
     )
     for when, whole in (("forward", 1), ("backward", 1), ("weight", 1)):
@@ -333,7 +338,12 @@ def test_what_hides_costs_its_share_of_sending() -> None:
     )
     alone = Layout(data=8)
     hidden, lost, exposed = (
-        iteration_time(model, alone, 64, rates, links, replace(free, sending=s, overlap_data=d))
+        iteration_time(
+            training_of(model, alone, replace(free, sending=s, overlap_data=d)),
+            schedule_of(alone, 64),
+            rates,
+            links,
+        )
         for s, d in ((0.0, 1.0), (0.25, 1.0), (0.0, 0.75))
     )
     assert lost > hidden
@@ -346,10 +356,13 @@ def test_a_fused_loss_keeps_and_moves_logits_as_they_are() -> None:
     model, layout = get_transformer("llama3-8b"), Layout(data=8, zero=3)
     plain = replace(FSDP1, logit_bytes=8.0)
     logits = model.sequence * model.vocabulary
-    heads = [head_costs(model, layout, stack) for stack in (plain, FSDP1)]
+    heads = [head_costs(training_of(model, layout, stack)) for stack in (plain, FSDP1)]
     traffic = [each.forward.traffic + each.backward_input.traffic for each in heads]
     assert traffic[0] - traffic[1] == pytest.approx((18 + 10 - 2 - 4) * logits)
-    uses = [memory_use(model, layout, 8, stack)[0] for stack in (plain, FSDP1)]
+    uses = [
+        memory_use(training_of(model, layout, stack), schedule_of(layout, 8))[0]
+        for stack in (plain, FSDP1)
+    ]
     assert uses[0].activations - uses[1].activations == pytest.approx(2 * logits)
     assert uses[0].buffers - uses[1].buffers == pytest.approx(4 * logits)
     with pytest.raises(InputError, match="logit_bytes"):
@@ -387,12 +400,10 @@ def test_more_overlap_is_never_slower(group) -> None:
                  f"overlap_{group}": share}  # fmt: skip
         times.append(
             iteration_time(
-                get_transformer("llama3-8b"),
-                layout,
-                32,
+                training_of(get_transformer("llama3-8b"), layout, type(FSDP2)(**stack)),
+                schedule_of(layout, 32),
                 rates_of("h100"),
                 links_of("h100", 8, 50e9),
-                type(FSDP2)(**stack),
             )
         )
     assert times == sorted(times, reverse=True)
@@ -402,7 +413,9 @@ def test_more_overlap_is_never_slower(group) -> None:
 @pytest.mark.parametrize("name", STACKS)
 def test_memory_is_never_below_weights_and_optimizer(name) -> None:
     model, stack = get_transformer("llama3-8b"), get_stack(name)
-    (use,) = memory_use(model, Layout(data=8, zero=3), 8, stack)
+    (use,) = memory_use(
+        training_of(model, Layout(data=8, zero=3), stack), schedule_of(Layout(data=8, zero=3), 8)
+    )
     least = model.parameters / 8 * (2 + stack.gradient_bytes + stack.optimizer_bytes)
     assert use.states == pytest.approx(least)
     assert use.total >= least + stack.runtime_bytes + use.activations

@@ -17,6 +17,8 @@ from parallelism.transformers.iteration import iteration_time
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.pass_seconds import part_seconds
+from parallelism.transformers.schedules import schedule_of
+from tests.helpers.trainings import training_of
 from topoopt.cli.app import app
 from topoopt.studies.validation.llm import LlmValidation, run_case, validate_llm
 from topoopt.studies.validation.llm_runs import A100_LINKS, published_runs
@@ -51,7 +53,10 @@ def test_deepseek_v3_takes_its_published_hours_and_fits(found) -> None:
     hours = case.model / (15360 * 4096) * 14.8e12 * 2048 / 3600
     assert hours == pytest.approx(2.664e6, rel=0.05)
     (run,) = (run for run in published_runs() if run.name == case.name)
-    use = memory_use(run.model, run.layouts[0], run.batch, run.implementation)
+    use = memory_use(
+        training_of(run.model, run.layouts[0], run.implementation),
+        schedule_of(run.layouts[0], run.batch),
+    )
     assert max(one.total for one in use) <= get_accelerator("h800").usable_bytes
 
 
@@ -98,12 +103,16 @@ def test_published_rates_count_operations_as_their_sources_do() -> None:
     for size, gpus, share in (("22B", 8, 41.5), ("175B", 64, 51.4), ("530B", 280, 56.0),
                               ("1T", 512, 56.3)):  # fmt: skip
         run = runs[f"{size} selective"]
-        achieved = model_flops(run.model, run.batch) / (run.seconds * gpus * 312e12)
+        achieved = model_flops(run.model, run.batch, run.model.sequence) / (
+            run.seconds * gpus * 312e12
+        )
         assert 100 * achieved == pytest.approx(share, abs=0.3)
     # Smith et al. (2022): 126, 121 and 113 TFLOP/s per GPU, recomputation included.
     for gpus, tflops in ((2240, 126), (2800, 121), (3360, 113)):
         run = runs[f"MT-NLG 530B, {gpus} GPUs"]
-        achieved = model_flops(run.model, run.batch, recompute=True) / (run.seconds * gpus)
+        achieved = model_flops(run.model, run.batch, run.model.sequence, recompute=True) / (
+            run.seconds * gpus
+        )
         assert achieved / 1e12 == pytest.approx(tflops, abs=1)
 
 
@@ -128,16 +137,19 @@ def test_the_rates_of_a100_are_a_least_squares_fit_of_the_named_runs() -> None:
         errors = []
         for split, kind, forward, backward in layers:
             layout = Layout(tensor=8, microbatch=4, sequence_parallel=split, recompute=kind)
-            one = part_seconds(
-                layer_costs(runs["22B full"].model, 0, layout, MEGATRON_2022),
-                layer_communications(runs["22B full"].model, 0, layout, MEGATRON_2022),
-                layout, MEGATRON_2022, rates, links,
-            )  # fmt: skip
+            training = training_of(runs["22B full"].model, layout, MEGATRON_2022)
+            costs, messages = layer_costs(training, 0), layer_communications(training, 0)
+            one = part_seconds(training, costs, messages, rates, links)
             errors += [one.forward / forward - 1, (one.backward + one.weight) / backward - 1]
         for name in ("175B full", "175B selective", "SC21 1.7B"):
             run = runs[name]
             layout = max(run.layouts, key=lambda each: each.microbatch)
-            seconds = iteration_time(run.model, layout, run.batch, rates, links, run.implementation)
+            seconds = iteration_time(
+                training_of(run.model, layout, run.implementation),
+                schedule_of(layout, run.batch),
+                rates,
+                links,
+            )
             errors.append(seconds / run.seconds - 1)
         return float(np.sum(np.square(errors)))
 

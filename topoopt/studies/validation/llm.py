@@ -18,6 +18,7 @@ from parallelism.transformers.memory import memory_use, state_bytes
 from parallelism.transformers.pass_seconds import part_seconds
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stages import WeightCount
+from parallelism.transformers.training import Training
 from topoopt.studies.validation.llm_runs import (
     A100_LINKS,
     GPT3_175B,
@@ -161,15 +162,10 @@ def run_case(run: PublishedRun, rates: GpuRates | None = None) -> LlmCase:
     best: tuple[bool, float, Layout] | None = None
     for layout in run.layouts:
         order = schedule_of(layout, run.batch)
-        use = memory_use(
-            run.model, layout, run.batch, run.implementation,
-            sequence=run.sequence, schedule=order,
-        )  # fmt: skip
+        training = Training(run.model, layout, run.implementation, run.sequence)
+        use = memory_use(training, order)
         over = max(stage.total for stage in use) > rates.accelerator.usable_bytes
-        time = iteration_time(
-            run.model, layout, run.batch, rates, run.links, run.implementation,
-            sequence=run.sequence, schedule=order,
-        )  # fmt: skip
+        time = iteration_time(training, order, rates, run.links)
         if best is None or (over, time) < best[:2]:
             best = (over, time, layout)
     assert best is not None
@@ -204,12 +200,15 @@ def _layer_cases() -> Iterator[_Maker]:
             yield name, partial(_layer_case, name, layout, which, 1e-3 * milliseconds)
 
 
+def _trained_2022(model: Transformer, layout: Layout) -> Training:
+    """Return a model as Korthikanti et al. (2022) trained it."""
+    return Training(model, layout, MEGATRON_2022, model.sequence)
+
+
 def _layer_case(name: str, layout: Layout, which: str, published: float) -> LlmCase:
-    one = part_seconds(
-        layer_costs(GPT_22B, 0, layout, MEGATRON_2022),
-        layer_communications(GPT_22B, 0, layout, MEGATRON_2022),
-        layout, MEGATRON_2022, rates_of("a100"), A100_LINKS,
-    )  # fmt: skip
+    training = _trained_2022(GPT_22B, layout)
+    costs, messages = layer_costs(training, 0), layer_communications(training, 0)
+    one = part_seconds(training, costs, messages, rates_of("a100"), A100_LINKS)
     seconds = one.forward if which == "forward" else one.backward + one.weight
     source = f"{KORTHIKANTI}, table 4"
     return _case(name, source, "layer time", "fitted", "s", published, seconds)
@@ -246,12 +245,13 @@ def _memory_cases() -> Iterator[_Maker]:
 def _activations_case(
     name: str, model: Transformer, layout: Layout, batch: int, gib: float
 ) -> LlmCase:
-    used = memory_use(model, layout, batch, MEGATRON_2022)[0].activations
+    used = memory_use(_trained_2022(model, layout), schedule_of(layout, batch))[0].activations
     return _case(name, _FIGURE, "activations", "held-out", "bytes", gib * 2**30, used)
 
 
 def _states_case(name: str, model: Transformer, layout: Layout, batch: int, gib: float) -> LlmCase:
-    used = memory_use(model, layout, batch, MEGATRON_2022)[layout.pipeline // 2].states
+    uses = memory_use(_trained_2022(model, layout), schedule_of(layout, batch))
+    used = uses[layout.pipeline // 2].states
     setting = "a stage in the middle: the figure counts matrices of layers"
     return _case(name, _FIGURE, "states", "held-out", "bytes", gib * 2**30, used, setting)
 
@@ -259,7 +259,8 @@ def _states_case(name: str, model: Transformer, layout: Layout, batch: int, gib:
 def _zero_case(name: str, billions: float, stage: int, gigabytes: float) -> LlmCase:
     kept = Implementation(gradient_bytes=2, optimizer_bytes=12)
     weights = WeightCount(1e9 * billions)
-    used = sum(state_bytes(weights, GPT_22B, Layout(data=64, zero=stage), kept))
+    layout = Layout(data=64, zero=stage)
+    used = sum(state_bytes(Training(GPT_22B, layout, kept, GPT_22B.sequence), weights))
     return _case(name, _RAJBHANDARI, "states", "held-out", "bytes", 1e9 * gigabytes, used)
 
 

@@ -89,7 +89,7 @@ _MICROBATCHES = (1, 2, 4, 8, 16)
 def _narayanan() -> Iterator[PublishedRun]:
     for size, layers, hidden, heads, tensor, pipeline, gpus, batch, tflops in _WEAK_SCALING:
         model = megatron_gpt(size, layers, hidden, heads)
-        flops = model_flops(model, batch, recompute=True)
+        flops = model_flops(model, batch, model.sequence, recompute=True)
         data = gpus // (tensor * pipeline)
         base = Layout(
             tensor=tensor, pipeline=pipeline, data=data, sequence_parallel=False,
@@ -155,7 +155,7 @@ def _korthikanti() -> Iterator[PublishedRun]:
 
 
 def _large() -> Iterator[PublishedRun]:
-    flops = model_flops(GPT_530B, 2240)
+    flops = model_flops(GPT_530B, 2240, GPT_530B.sequence)
     both = selective_layouts(35, 3, 1, data=8)
     for kind, layout, share in zip(("full", "selective"), both, (0.421, 0.542), strict=True):
         yield PublishedRun(
@@ -200,7 +200,7 @@ def _llama() -> Iterator[PublishedRun]:
 
 def _mixtral() -> Iterator[PublishedRun]:
     layout = Layout(pipeline=4, data=16, expert=8, schedule="interleaved", virtual_stages=8, zero=1)
-    flops = model_flops(MIXTRAL_8X7B, 256)
+    flops = model_flops(MIXTRAL_8X7B, 256, MIXTRAL_8X7B.sequence)
     yield PublishedRun(
         "Mixtral 8x7B, 64 GPUs", MCORE_DOCS, "held-out", MIXTRAL_8X7B, (layout,), 256, 4096,
         flops / (64 * 438e12), "h100", H100_LINKS, MEGATRON_CORE,
@@ -210,6 +210,6 @@ def _mixtral() -> Iterator[PublishedRun]:
 
 def _causal_flops(batch: int, sequence: int) -> float:
     """Operations of Llama 3 405B with half of the attention scores."""
-    every = model_flops(LLAMA3_405B, batch, sequence=sequence)
+    every = model_flops(LLAMA3_405B, batch, sequence)
     scores = 3.0 * 4.0 * batch * sequence**2 * LLAMA3_405B.attention.query_width
     return every - 0.5 * scores * LLAMA3_405B.layers

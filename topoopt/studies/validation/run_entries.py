@@ -212,7 +212,7 @@ def _seconds(entry: RunEntry, model: Transformer, accelerator: Accelerator) -> t
     widths = model.attention.query_width + model.attention.value_width
     attending = sum(map(model.has_attention, range(model.layers)))
     scores = 6.0 * tokens * entry.seq * attending * widths
-    flops = model_flops(model, entry.batch, sequence=entry.seq) - (1.0 - share) * scores
+    flops = model_flops(model, entry.batch, entry.seq) - (1.0 - share) * scores
     if what == "tflops_gpu":
         return flops / (1e12 * value * entry.gpus), f"{value:g} TFLOP/s per GPU"
     if value > 1:

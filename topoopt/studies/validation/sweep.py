@@ -21,6 +21,7 @@ from parallelism.transformers.links import links_of
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stages import layer_weights
+from parallelism.transformers.training import Training
 
 _SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 # Layers, hidden width, heads, feed-forward width of LLaMA; its vocabulary here.
@@ -108,7 +109,8 @@ def _compared(path: Path) -> SweepFile:
     for trial, stack, seconds in _trials(path):
         layout = replace(trial, stage_layers=balanced_stages(model, trial.pipeline))
         order = schedule_of(layout, batch)
-        use = max(u.total for u in memory_use(model, layout, batch, stack, schedule=order))
+        training = Training(model, layout, stack, model.sequence)
+        use = max(u.total for u in memory_use(training, order))
         fits = use <= rates.accelerator.usable_bytes
         if seconds is None:
             failed += 1
@@ -116,9 +118,11 @@ def _compared(path: Path) -> SweepFile:
             continue
         rejected += not fits
         far = max(1.0, layout.gpus / links.gpus / _NEAR_SERVERS)
-        stack = replace(stack, bucketing=stack.bucketing / far)
+        spread = replace(stack, bucketing=stack.bucketing / far)
         measured.append(seconds)
-        modelled.append(iteration_time(model, layout, batch, rates, links, stack, schedule=order))
+        modelled.append(
+            iteration_time(replace(training, implementation=spread), order, rates, links)
+        )
     real, ours = np.array(measured), np.array(modelled)
     if len(set(measured)) < 2:
         raise InputError(
