@@ -7,6 +7,9 @@ import pytest
 from small_layouts import shared_layout_plan
 from small_plans import shared_plan
 
+from parallelism.transformers.assumptions import LACKING, assumptions_of
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.placement import Placement
 from topoopt.plan.answer import same_cost
 from topoopt.plan.recorded import (
     schedule_notes,
@@ -38,6 +41,36 @@ def test_the_answer_is_six_lines_with_the_numbers_of_the_plan(made):
     assert f"{format_time(plan.lower_bound_s)}" in lines[3] and f"{plan.gap:.1%}" in lines[3]
     assert f"{sum(link.cables for link in plan.links)} one-way cables" in lines[5]
     assert plan.summary().startswith(str(plan))
+
+
+@pytest.mark.parametrize(
+    ("made", "what"),
+    [(shared_plan, "no plan takes"), (shared_layout_plan, "no layout that is considered takes")],
+)
+@pytest.mark.parametrize(
+    ("gap", "more"), [(0.2, "20.0%"), (0.001, "0.1%"), (4e-4, "less than 0.1%")]
+)
+def test_the_bound_says_over_what_it_is_and_how_far(made, what, gap, more):
+    plan = made()
+    plan = replace(plan, lower_bound_s=plan.iteration_time_s / (1.0 + gap), gap=gap)
+    line = str(plan).splitlines()[3]
+    assert line.startswith(f"bound    {what} less than ")
+    assert line.endswith(f"; this one takes {more} more")
+
+
+def test_a_schedule_that_the_software_lacks_is_said_at_once():
+    plan = shared_layout_plan()
+    assert not any(line.startswith("note") for line in str(plan).splitlines())
+
+    def said(schedule, parts):
+        layout = Layout(pipeline=2, data=8, schedule=schedule, virtual_stages=parts)
+        found = assumptions_of(plan.job, Placement(layout, plan.job.server.gpus))
+        return [note for note in found if note.startswith(LACKING)]
+
+    (note,) = said("zero-bubble-v", 2)
+    shown = str(replace(plan, notes=[*plan.notes, note])).splitlines()
+    assert shown[-1] == f"note     {note}" and "'zero-bubble-v'" in note
+    assert said("interleaved", 2) == []
 
 
 def test_the_split_counts_every_operator_once():
