@@ -163,6 +163,9 @@ def _buffers(training: Training, parts: Sequence[Part]) -> float:
         gathered += tokens * model.vocabulary * (copies - kept)
     received = 2 * element * training.own_tokens * model.hidden
     again = weights = scores = 0.0
+    plain = training
+    if layout.recompute == "modules":
+        plain = replace(training, layout=replace(layout, recompute="none", modules=()))
     for layer in {layer for part in parts for layer, _ in part.kinds(model)}:
         if model.has_indexer(layer):
             scores = 4.0 * tokens * training.sequence
@@ -170,7 +173,6 @@ def _buffers(training: Training, parts: Sequence[Part]) -> float:
         if layout.recompute == "full":
             again = max(again, one.rest + one.core)
         elif layout.recompute == "modules":
-            plain = replace(training, layout=replace(layout, recompute="none", modules=()))
             every = layer_activations(plain, layer)
             again = max(again, every.rest - one.rest)
         else:

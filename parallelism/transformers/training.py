@@ -52,12 +52,12 @@ class Training:
     def _shared(self, layout: Layout) -> "Training":
         return _shared_training(self.model, layout, self.implementation, self.sequence)
 
-    @cached_property
+    @property
     def tokens(self) -> float:
         """Tokens of a microbatch on one rank."""
         return self.layout.microbatch * self.sequence / self.layout.context
 
-    @cached_property
+    @property
     def own_tokens(self) -> float:
         """Of these, the tokens on which one rank does norms, dropouts and residual sums."""
         layout = self.layout
