@@ -13,6 +13,8 @@ from parallelism.transformers.shares import sums_once
 if TYPE_CHECKING:
     from parallelism.transformers.records import LayoutQuestion
 
+MEGATRON_SCHEDULES = ("1f1b", *LOOPED)
+"""Those of pipelines that Megatron-LM has."""
 LACKING = "Megatron-LM has no schedule"
 """How the note begins that a stack lacks the schedule of a layout."""
 
@@ -81,7 +83,7 @@ def assumptions_of(question: "LayoutQuestion", placement: Placement) -> list[str
         )
     schedule, stages = placement.layout.schedule, placement.layout.pipeline
     megatron = implementation.stack.startswith(("megatron", "nemo"))
-    if megatron and stages > 1 and schedule not in ("1f1b", *LOOPED):
+    if megatron and stages > 1 and schedule not in MEGATRON_SCHEDULES:
         found.append(
             f"{LACKING} {schedule!r}; PyTorch runs it by pipeline.csv of a deployment, and "
             "--pipeline-schedule 1f1b,interleaved,breadth-first plans for what Megatron-LM has"

@@ -79,7 +79,7 @@ def enumerate_layouts(
         By default: tensor degrees within a server that divide a rank's tokens; context degrees that
         are powers of two and leave 1024 tokens a rank; pipelines of at most as many stages as
         layers; every expert degree, each expert split over the tensor group or not at all;
-        microbatches of 1, 2, 4, 8 samples; up to 8 equal virtual stages, or 12 of one layer, or
+        microbatches of 1 to 8 samples; up to 8 equal virtual stages, or 12 of one layer, or
         uneven ones where at most 3 layers are missing to parts of two; breadth-first schedules of
         more microbatches than stages, at most four times as many; states sharded by ZeRO 1 or 3; no
         or full recomputation. Layers as even as they go, and balanced with the ends of the model.

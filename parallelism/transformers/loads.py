@@ -147,6 +147,7 @@ def loads_of(
     device's; what crosses servers is left to the network. Of a group that spans servers, what
     its members on one server exchange is not counted besides.
     """
+    assert training.layout == placement.layout, "the placement is of another layout"
     spanning = frozenset(_far_groups(placement) if far is None else far)
     found = _loads(training, rates, server, spanning)
     if training.implementation.forwarded_tokens:

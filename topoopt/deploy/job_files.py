@@ -10,7 +10,15 @@ from parallelism.transformers.schedules import schedule_of
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import ports_of
 from topoopt.deploy.launch import as_megatron_runs, megatron, question_of
-from topoopt.deploy.msccl_files import msccl_files, reducing_groups, rings_by_servers, servers_of
+from topoopt.deploy.msccl_files import (
+    msccl_files,
+    next_hosts,
+    reducing_groups,
+    ring_steps,
+    rings_by_servers,
+    servers_of,
+    token_groups,
+)
 from topoopt.deploy.nccl_tuner import nccl_tuner
 from topoopt.deploy.pipeline_order import pipeline_csv
 from topoopt.deploy.tables import write_table
@@ -71,12 +79,29 @@ def _msccl_files(made: Deployment, ranks: list[Rank]) -> Files:
     return files, notes
 
 
-def _megatron_file(made: Deployment, _: list[Rank]) -> Files:
+def _megatron_file(made: Deployment, ranks: list[Rank]) -> Files:
     if (asked := question_of(made.plan)) is None:
         return {}, []
     lines, notes = megatron(made.plan, *asked)
+    if any("--moe-enable-deepep" in line for line in lines):
+        notes += _deepep_notes(asked[1], ranks)
     notes += _slower_notes(made.plan, asked[1]) if lines else []
     return _file("megatron.args", lines), notes
+
+
+def _deepep_notes(layout: Layout, ranks: list[Rank]) -> list[str]:
+    """Return whether DeepEP's next eight ranks of a group are on one host, as it takes for granted.
+
+    It divides ranks by ``NUM_MAX_NVL_PEERS`` (csrc/kernels/configs.cuh).
+    """
+    groups = token_groups(layout, ranks).values()
+    blocks = [group[i : i + 8] for group in groups for i in range(0, len(group), 8)]
+    if all(len({rank.server for rank in block}) == 1 for block in blocks):
+        return []
+    return [
+        "DeepEP takes each next eight ranks that share experts for those of one host, which the "
+        "plan's placement does not give: it cannot start; plan with another --stack"
+    ]
 
 
 def _torchtitan_file(made: Deployment, _: list[Rank]) -> Files:
@@ -171,7 +196,7 @@ def _torchrun(made: Deployment, ranks: list[Rank]) -> str:
             "  done",
             "  shift",
             "  export RANK",
-            """  exec python "$@"' sh "$ranks" "$@\"""",
+            """  exec "${PYTHON_EXEC:-python3}" -u "$@"' sh "$ranks" "$@\"""",
         ]  # fmt: skip
     return "".join(f"{line}\n" for line in lines)
 
@@ -216,30 +241,30 @@ def _ring_notes(made: Deployment, ranks: list[Rank]) -> list[str]:
     (connectRings in src/graph/connect.cc).
     """
     rings = rings_by_servers(made.plan)
-    groups = without = some = 0
+    groups = without = some = none = 0
     for group in reducing_groups(made.plan, ranks).values():
-        order = list(dict.fromkeys(rank.server for rank in group))
-        if len(order) == 1:
+        servers = servers_of(group)
+        if len(servers) == 1:
             continue
         groups += 1
-        steps = set(zip(order, [*order[1:], order[0]], strict=True))
-        planned = rings.get(servers_of(group), [])
-        alike = [set(zip(ring, [*ring[1:], ring[0]], strict=True)) == steps for ring in planned]
+        steps = next_hosts(group)
+        alike = [set(ring_steps(ring)) == steps for ring in rings.get(servers, [])]
         if not all(step in made.cabling.ports_to for step in steps):
             without += 1
-        elif not all(alike):
-            some += 1
+        elif any(alike):
+            some += not all(alike)
+        else:
+            none += 1
     notes = []
+    of = f"of {counted(groups, 'group that reduces', 'groups that reduce')}"
+    own = "NCCL: all of its own rings go from host to next host in the order of ranks; for"
+    files = "the MSCCL files have the plan's"
     if without:
-        notes.append(
-            "NCCL: its own rings go from host to next host in the order of ranks, and in "
-            f"{without} of {counted(groups, 'group')} that reduce not every two next hosts share "
-            "a cable; the plan's rings are in the MSCCL files"
-        )
+        notes.append(f"{own} {without} {of} not every two of these share a cable; {files}")
+    if none:
+        notes.append(f"{own} {none} {of} the plan has others; {files}")
     if some:
         notes.append(
-            "NCCL: all of its own rings go from host to next host in the order of ranks; for "
-            f"{some} of {counted(groups, 'group')} that reduce the plan has other rings as well, "
-            "which are in the MSCCL files and whose cables NCCL leaves idle"
+            f"{own} {some} {of} the plan has others as well, whose cables NCCL leaves idle; {files}"
         )
     return notes

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from codesign_base.counted import counted
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.layout import FOLDED, LOOPED, Layout
+from parallelism.transformers.assumptions import LACKING, MEGATRON_SCHEDULES
+from parallelism.transformers.layout import FOLDED, Layout
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from parallelism.transformers.stages import parts_of
 from topoopt.deploy.megatron_hybrid import (
@@ -50,7 +51,7 @@ def as_megatron_runs(layout: Layout) -> Layout:
     >>> as_megatron_runs(Layout(pipeline=4, schedule="eager-1f1b")).schedule
     '1f1b'
     """
-    if layout.pipeline == 1 or layout.schedule in ("1f1b", *LOOPED):
+    if layout.pipeline == 1 or layout.schedule in MEGATRON_SCHEDULES:
         return layout
     maps = () if layout.schedule in FOLDED else layout.stage_layers
     return replace(layout, schedule="1f1b", virtual_stages=1, stage_layers=maps)
@@ -88,7 +89,7 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     runs = as_megatron_runs(layout)
     if runs != layout:
         notes.append(
-            f"Megatron-LM has no schedule {layout.schedule!r} and runs 1F1B instead; "
+            f"{LACKING} {layout.schedule!r} and runs 1F1B instead; "
             "--pipeline-schedule 1f1b,interleaved,breadth-first plans for what it has"
         )
         if layout.schedule in FOLDED:
@@ -165,14 +166,14 @@ def _context_messages(model: Transformer, layout: Layout, notes: list[str]) -> l
     """
     if model.indexer is not None:
         notes.append("Megatron-LM has context ranks beside dsa from core_r0.19 on")
-        return ["--cp-comm-type allgather"]
+        return ["--cp-comm-type all_gather"]
     attention, window = model.attention, model.window
     windows = window is not None and not window.chunked
     if not (windows or attention.sinks):
         return []
     ranks = layout.tensor * layout.context
     heads = attention.heads % ranks == 0 and attention.kv_heads % ranks == 0
-    kind = "a2a" if heads or attention.sinks else "allgather"
+    kind = "a2a" if heads or attention.sinks else "all_gather"
     what = "exchange heads" if kind == "a2a" else "gather keys and values"
     notes.append(
         f"context ranks {what} in Megatron-LM, since rings of them have no sliding windows or "

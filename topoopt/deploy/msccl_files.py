@@ -43,6 +43,7 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
         collectives = {"reduce-scatter": ring_reduce_scatter, "allgather": ring_allgather}
     orders = channels_by_servers(made)
     files: dict[str, str] = {}
+    alike: dict[tuple[str, int], set[str]] = defaultdict(set)
     without = 0
     for name, group in reducing_groups(made.plan, ranks).items():
         servers = servers_of(group)
@@ -54,7 +55,9 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
             orders[servers] = [tuple(order) for order in chosen]
         rings = ring_ranks(orders[servers], group)
         for kind, write in collectives.items():
-            files[f"msccl/{kind}-{name}.xml"] = write(f"{kind}-{name}", rings)
+            text = write(f"{kind}-{name}", rings)
+            files[f"msccl/{kind}-{name}.xml"] = text
+            alike[kind, len(group)].add(text.replace(name, ""))
     if asked is not None:
         job, layout = asked
         groups = token_groups(layout, ranks) if layout.expert > 1 else {}
@@ -65,6 +68,11 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
             f"MSCCL: the plan has no rings for {counted(without, 'group')} of ranks that reduce "
             "together: theirs are those of its simulation, where rdma.sh joins hosts without a "
             "cable"
+        )
+    if any(len(texts) > 1 for texts in alike.values()):
+        notes.append(
+            "MSCCL: it takes a file by collective and number of ranks, of which groups of the plan "
+            "have several files: give each process those of its own groups"
         )
     long = sum(f's="{MOST_STEPS}"' in text for text in files.values())
     if long:
@@ -87,32 +95,37 @@ def rings_by_servers(plan: Plan) -> dict[tuple[int, ...], list[tuple[int, ...]]]
 def channels_by_servers(made: Deployment) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
     """Return a ring for each channel of each set of servers.
 
-    A channel uses one cable between two servers. Where all links of a ring have several, and no
-    more rings than these allow, the ring comes as often.
+    A channel uses one cable between two servers. Every ring is one, and rings come again, in turn,
+    while all their links have a cable that no channel uses.
 
     Parameters
     ----------
     made : Deployment
     """
-    sharing = Counter(step for ring in made.plan.rings for step in _steps(tuple(ring.order)))
-    cables = {step: len(ports) for step, ports in made.cabling.ports_to.items()}
-    found: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-    for servers, orders in rings_by_servers(made.plan).items():
-        free = [
-            min(cables.get(step, 1) // sharing[step] for step in _steps(order)) for order in orders
-        ]
-        turns = range(max(1, *free))
-        found[servers] = [
-            order
-            for turn in turns
-            for order, often in zip(orders, free, strict=True)
-            if turn < max(1, often)
-        ]
+    found = rings_by_servers(made.plan)
+    rings = [(servers, order) for servers, orders in found.items() for order in orders]
+    free = Counter({step: len(ports) for step, ports in made.cabling.ports_to.items()})
+    for _, order in rings:
+        free.subtract(ring_steps(order))
+    more = True
+    while more:
+        more = False
+        for servers, order in rings:
+            if all(free[step] > 0 for step in ring_steps(order)):
+                free.subtract(ring_steps(order))
+                found[servers].append(order)
+                more = True
     return found
 
 
-def _steps(order: tuple[int, ...]) -> list[tuple[int, int]]:
+def ring_steps(order: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return the links of a ring."""
     return list(zip(order, (*order[1:], order[0]), strict=True))
+
+
+def next_hosts(group: Sequence[Rank]) -> set[tuple[int, int]]:
+    """Return the links of NCCL's own rings: from host to next host in the order of ranks."""
+    return set(ring_steps(tuple(dict.fromkeys(rank.server for rank in group))))
 
 
 def servers_of(group: Sequence[Rank]) -> tuple[int, ...]:

@@ -8,7 +8,13 @@ fits the plugin limits to one channel, so the last rows fit everything.
 from math import ceil
 
 from topoopt.deploy.deployment import Deployment
-from topoopt.deploy.msccl_files import channels_by_servers, reducing_groups, servers_of
+from topoopt.deploy.msccl_files import (
+    channels_by_servers,
+    next_hosts,
+    reducing_groups,
+    ring_steps,
+    servers_of,
+)
 from topoopt.plan.ranks import Rank
 
 TUNED = ("allreduce", "reducescatter", "allgather")
@@ -24,9 +30,9 @@ _IN_SERVER = 16
 def nccl_tuner(made: Deployment, ranks: list[Rank]) -> str:
     """Return the table.
 
-    Groups that reduce over rings of the plan take rings, with as many channels as fill all cables
-    of the rings. The protocol ``ll`` sends twice the bytes, and is taken for buffers so small that
-    this takes less than what it saves.
+    Groups that reduce over rings of the plan take rings, with as many channels as fill the cables
+    of those that NCCL has, too, or if it has none of them all. The protocol ``ll`` sends twice the
+    bytes, and is taken for buffers so small that this takes less than what it saves.
 
     Parameters
     ----------
@@ -40,8 +46,10 @@ def nccl_tuner(made: Deployment, ranks: list[Rank]) -> str:
     for group in reducing_groups(made.plan, ranks).values():
         servers = servers_of(group)
         if len(servers) > 1 and servers in orders:
-            key = len(servers), len(group)
-            sizes[key] = min(len(orders[servers]), sizes.get(key, len(orders[servers])))
+            key, steps = (len(servers), len(group)), next_hosts(group)
+            own = sum(set(ring_steps(order)) == steps for order in orders[servers])
+            rings = own or len(orders[servers])
+            sizes[key] = min(rings, sizes.get(key, rings))
     lines = ["# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks"]
     for (nodes, number), rings in sorted(sizes.items()):
         short = int(number * rings * rate * _SAVED)

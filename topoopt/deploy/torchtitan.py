@@ -8,6 +8,7 @@ import json
 from dataclasses import replace
 from types import MappingProxyType
 
+from codesign_base.counted import counted
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import LOOPED, Layout
 from parallelism.transformers.presets import get_transformer
@@ -44,7 +45,7 @@ _NO_CONTEXT = ("llama4", "qwen3", "deepseek_v3", "gpt_oss")
 
 
 def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
-    """Return a torchtitan job file (TOML); the model's name and data are the user's.
+    """Return a torchtitan job file (TOML); data, and names of other models, are the user's.
 
     None, and a note that says why, for models that torchtitan lacks (v0.2.2 has llama3, llama4,
     qwen3, deepseek_v3 and gpt_oss, and dense decoders of Hugging Face's transformers 4.57).
@@ -60,14 +61,13 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
         return [], [f"{why}: torchtitan.toml is not written"]
     notes = []
     name, flavor = _flavor_of(job.model)
-    if name:
-        notes += _refused(name, layout)
-    elif job.model.experts is not None:
+    notes += _refused(name, job, layout)
+    if not name and job.model.experts is not None:
         notes.append(
             f"torchtitan v0.2 has no {job.model.name}: torchtitan.toml holds its layout only, and "
             "its layers are to be added there"
         )
-    else:
+    elif not name:
         notes.append("torchtitan.toml names no model: torchtitan v0.2 has no flavor of this name")
     if not (stack := job.implementation.stack).startswith("fsdp2"):
         notes.append(
@@ -85,7 +85,7 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
                     "spread over, and over some wherever there are tensor or pipeline ranks: ZeRO "
                     f"stage 0 of the plan runs as stage 2 over {shard * layout.context} ranks"
                 )
-        case 1:
+        case 1 if layout.data * layout.context > 1:
             notes.append(
                 "torchtitan shards gradients with optimizer states: ZeRO stage 1 of the plan runs "
                 "as stage 2"
@@ -177,8 +177,8 @@ def _flavor_of(model: Transformer) -> tuple[str, str]:
     return FLAVORS[model.name] if usual == model else ("", "")
 
 
-def _refused(name: str, layout: Layout) -> list[str]:
-    """Return what torchtitan's model of a name lacks of a layout."""
+def _refused(name: str, job: LayoutQuestion, layout: Layout) -> list[str]:
+    """Return what torchtitan, or its model of a name, lacks of a layout."""
     notes = []
     if layout.pipeline > 1 and name in _NO_PIPELINE:
         notes.append(
@@ -187,6 +187,28 @@ def _refused(name: str, layout: Layout) -> list[str]:
     if layout.context > 1 and name in _NO_CONTEXT:
         notes.append(
             f"torchtitan v0.2 has no context ranks for {name}; --context 1 plans for what it has"
+        )
+    if layout.expert > 1 and expert_tensor(layout) not in (1, layout.tensor):
+        notes.append(
+            f"torchtitan refuses experts over {expert_tensor(layout)} of {layout.tensor} tensor "
+            "ranks; --expert-tensor 1 plans for what it has"
+        )
+    parts = layout.tensor * 2 * layout.context
+    if job.sequence % parts:
+        notes.append(
+            f"torchtitan refuses {job.sequence} tokens over {layout.tensor} tensor and "
+            f"{layout.context} context ranks: it wants a multiple of {parts}"
+        )
+    attention = job.model.attention
+    if attention.latent is None and attention.kv_heads % layout.tensor:
+        notes.append(
+            f"torchtitan cannot divide {counted(attention.kv_heads, 'key-value head')} over "
+            f"{layout.tensor} tensor ranks"
+        )
+    if layout.data * layout.context == 1 and layout.tensor * layout.pipeline > 1:
+        notes.append(
+            "torchtitan trains in FP32 where no ranks shard states: memory and time are not the "
+            "plan's; --tensor and --pipeline of fewer ranks leave some to data"
         )
     return notes
 

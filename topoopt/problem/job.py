@@ -181,8 +181,8 @@ class Job:
         accelerator = self.server.accelerator
         if precision == "fp8" and not accelerator.fp8_flops:
             raise InputError(
-                f"precision is fp8, which {accelerator.name} does not have; give bf16, or another "
-                "accelerator",
+                f"precision is fp8, asked for or that of the stack, which {accelerator.name} does "
+                "not have; give bf16, or another accelerator",
                 fields=("precision",),
             )
         reserve = self.memory_reserve

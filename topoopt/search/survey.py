@@ -136,7 +136,8 @@ def look_at(problem: Problem[LayoutFamily], layouts: Sequence[Layout], best: flo
 def _ring_hops(placement: Placement) -> float:
     """Return the hops of a byte where one port a server makes a ring, about.
 
-    What two servers send each other goes once round it, in all. Sums go from next to next.
+    What two servers send each other goes once round it, in all. Sums, which go from next to next,
+    are slowed with that: layouts that have both are looked at later, but ruled out by bounds alone.
     """
     ranks = [placement.rank.reshape(-1, placement.layout.pipeline)]
     if placement.layout.expert > 1:
@@ -218,7 +219,7 @@ def survey(
 
 def _more_kinds(family: LayoutFamily) -> str:
     asked = ", ".join(family.choices.asked)
-    return f"more than the {asked} asked for" if asked else "fewer samples in an iteration"
+    return f"other values of {asked}" if asked else "fewer samples in an iteration"
 
 
 def lowest_bound(problem: Problem[LayoutFamily], bounded: Sequence[Bounded]) -> Bound:

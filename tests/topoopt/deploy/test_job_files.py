@@ -20,10 +20,12 @@ from sites import full_site
 from small_layouts import shared_heads_plan, shared_moe_plan
 from small_plans import shared_layout_plan, shared_plan
 
+from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import AXES, Placement
+from parallelism.transformers.presets import get_transformer
 from topoopt.deploy.deployment import deployment
-from topoopt.deploy.job_files import _ring_notes, job_files
+from topoopt.deploy.job_files import _deepep_notes, _ring_notes, job_files
 from topoopt.deploy.launch import question_of
 from topoopt.deploy.msccl_files import chunk_paths, token_groups
 from topoopt.plan.ranks import ranks_of, ring_ranks
@@ -70,7 +72,7 @@ def test_ranks_are_numbered_as_megatron_does(tensor, context, data, pipeline, or
 
 
 TORCHRUN = """#!/bin/sh
-# As torchrun does, one after another: ranks host by host, the script by python or as it is.
+# As torchrun does, one after another: ranks host by host, the script by Python or as it is.
 while [ "${1#--n}" != "$1" ] || [ "${1#--master}" != "$1" ]; do
   case $1 in
     --nproc-per-node) gpus=$2; shift ;;
@@ -83,7 +85,7 @@ done
 for LOCAL_RANK in $(seq 0 $((gpus - 1))); do
   RANK=$((node * gpus + LOCAL_RANK))
   export LOCAL_RANK RANK
-  if [ "${whole-}" ]; then "$@"; else python "$@"; fi
+  if [ "${whole-}" ]; then "$@"; else python3 "$@"; fi
 done
 """
 
@@ -95,7 +97,7 @@ def test_torchrun_starts_the_ranks_that_the_plan_places(order, tmp_path):
     layout = Layout(data=2, context=2, pipeline=plan.cluster.servers * gpus // 4)
     record = replace(plan.parallelization, layout=layout, order=order)
     made = deployment(replace(plan, parallelization=record))
-    (tmp_path / "python").symlink_to(sys.executable)
+    (tmp_path / "python3").symlink_to(sys.executable)
     (tmp_path / "torchrun").write_text(TORCHRUN)
     (tmp_path / "torchrun").chmod(0o755)
     (tmp_path / "torchrun.sh").write_text(job_files(made)[0]["torchrun.sh"])
@@ -202,8 +204,8 @@ def test_settings_of_nccl_name_devices_and_the_range_of_cables():
     ("orders", "said"),
     [
         ([(0, 1, 2, 3)], ""), ([(2, 3, 0, 1)], ""),
-        ([(0, 1, 2, 3), (0, 3, 2, 1)], "for 1 of 1 group that reduce"),
-        ([(0, 3, 2, 1)], "for 1 of 1 group that reduce"),
+        ([(0, 1, 2, 3), (0, 3, 2, 1)], "for 1 of 1 group that reduces the plan has others as well"),
+        ([(0, 3, 2, 1)], "for 1 of 1 group that reduces the plan has others;"),
     ],
 )  # fmt: skip
 def test_rings_that_nccl_does_not_have_are_noted(orders, said):
@@ -214,6 +216,19 @@ def test_rings_that_nccl_does_not_have_are_noted(orders, said):
     assert len(found) == (said != "") and all(said in note for note in found)
 
 
+def test_experts_that_deepep_cannot_join_are_noted():
+    plan = pipelined_plan()
+    stack = get_stack("megatron-deepep")
+    job = replace(plan.job, model=get_transformer("deepseek-v2-lite"), implementation=stack)
+    for order, gpus, starts in ((AXES, 8, True), (("pipeline", "data", "context"), 8, False)):
+        layout = Layout(data=16, pipeline=2, expert=8)
+        server = replace(job.server, gpus=gpus)
+        record = replace(plan.parallelization, layout=layout, order=order)
+        asked = replace(plan, job=replace(job, server=server), parallelization=record)
+        notes = _deepep_notes(layout, ranks_of(asked))
+        assert (notes == []) == starts and all("DeepEP takes" in note for note in notes)
+
+
 def test_groups_whose_next_hosts_share_no_cable_are_noted():
     plan = shared_layout_plan()
     made = deployment(plan)
@@ -221,7 +236,7 @@ def test_groups_whose_next_hosts_share_no_cable_are_noted():
     kept = {pair: ports for pair, ports in cabling.ports_to.items() if pair != (0, 1)}
     object.__setattr__(cabling, "ports_to", kept)
     found = _ring_notes(replace(made, cabling=cabling), ranks_of(plan))
-    assert len(found) == 1 and "in 1 of 1 group that reduce not every two" in found[0]
+    assert len(found) == 1 and "for 1 of 1 group that reduces not every two" in found[0]
 
 
 @pytest.mark.parametrize(("tensor", "split"), [(1, None), (4, None), (4, 1), (4, 2)])

@@ -318,6 +318,7 @@ def test_torchtitan_has_replicas_alone_without_other_ranks_only(degrees, shard, 
     split = tomllib.loads("\n".join(lines))["parallelism"]
     assert split["data_parallel_shard_degree"] == shard
     assert split["data_parallel_replicate_degree"] * shard == layout.data
+    assert any("FP32" in note for note in notes) == (layout.data * layout.context == 1)
     said = [note for note in notes if "ZeRO stage 0" in note]
     assert len(said) == (ranks > 0) and all(f"over {ranks} ranks" in note for note in said)
 
@@ -352,9 +353,29 @@ def test_torchtitan_names_its_models_and_what_they_lack(name, found, pipelines, 
 
 
 @pytest.mark.parametrize(
+    ("name", "degrees", "sequence", "said"),
+    [
+        ("qwen3-30b-a3b", {"tensor": 4, "expert": 2, "expert_tensor": 2}, 4096, "over 2 of 4 tens"),
+        ("qwen3-30b-a3b", {"tensor": 4, "expert": 8, "expert_tensor": 1}, 4096, ""),
+        ("mixtral-8x7b", {"tensor": 4, "expert": 2}, 4096, ""),
+        ("qwen3-235b-a22b", {"tensor": 8}, 4096, "4 key-value heads over 8 tensor ranks"),
+        ("deepseek-v3", {"tensor": 8}, 4096, ""),
+        ("llama3-8b", {"tensor": 4, "context": 4}, 4112, "it wants a multiple of 32"),
+        ("llama3-8b", {"tensor": 4, "context": 4}, 4096, ""),
+    ],
+)  # fmt: skip
+def test_torchtitan_refuses_what_its_notes_say(name, degrees, sequence, said):
+    plan = pipelined_plan()
+    job = replace(plan.job, model=get_transformer(name), sequence=sequence)
+    notes = torchtitan(plan, job, Layout(data=2, **degrees))[1]
+    refused = [note for note in notes if "refuses" in note or "cannot divide" in note]
+    assert len(refused) == (said != "") and all(said in note for note in refused)
+
+
+@pytest.mark.parametrize(
     ("name", "tensor", "context", "kind"),
     [
-        ("gemma3-27b", 2, 2, "a2a"), ("gemma3-27b", 8, 4, "allgather"),
+        ("gemma3-27b", 2, 2, "a2a"), ("gemma3-27b", 8, 4, "all_gather"),
         ("gpt-oss-20b", 2, 4, "a2a"), ("gpt-oss-20b", 2, 1, None), ("llama3-8b", 1, 4, None),
         ("llama4-scout", 1, 4, None),
     ],
@@ -484,7 +505,7 @@ def test_megatron_gets_an_indexer():
     shared = replace(latent, indexer=replace(latent.indexer, shared=(1,)))
     job = replace(job, model=replace(model, attention=replace(model.attention, latent=shared)))
     lines, notes = megatron(plan, job, replace(layout, context=2))
-    assert options(lines)["--cp-comm-type"] == "allgather"
+    assert options(lines)["--cp-comm-type"] == "all_gather"
     assert any("share chosen keys" in note for note in notes)
     plain = options(megatron(plan, replace(job, model=get_transformer("deepseek-v3")), layout)[0])
     assert "--experimental-attention-variant" not in plain

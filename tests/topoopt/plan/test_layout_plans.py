@@ -338,7 +338,7 @@ def test_degrees_can_be_fixed(monkeypatch, capsys) -> None:
         (["gpt2", "--global-batch", "8", "--stage-layers", "6,7"], "adds up to 13 layers"),
         (
             ["gpt2", "--global-batch", "8", "--precision", "fp8", "--device", "a100"],
-            "precision is fp8, which a100-80gb does not have",
+            "that of the stack, which a100-80gb does not have",
         ),
         (["gpt2", "--global-batch", "8", "--precision", "fp4"], "precision is 'fp4'"),
     ],
