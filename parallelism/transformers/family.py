@@ -1,6 +1,6 @@
 """Transformers and their layouts as a family of parallelizations."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -26,7 +26,12 @@ from parallelism.transformers.limits import MOST_WIDTH
 from parallelism.transformers.loads import Loads, loads_of
 from parallelism.transformers.memory import MemoryUse, memory_use
 from parallelism.transformers.placed_tasks import iteration_tasks
-from parallelism.transformers.placement import Placement, axis_orders, different_orders
+from parallelism.transformers.placement import (
+    AxisOrder,
+    Placement,
+    axis_orders,
+    different_orders,
+)
 from parallelism.transformers.published import published_layouts
 from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
@@ -182,16 +187,24 @@ class LayoutFamily:
         )
 
     def placements(self, layout: Layout) -> list[Placement]:
-        """Return every placement of a layout that puts ranks on other servers, Megatron's first."""
-        return [Placement(layout, self.server.gpus, order) for order in axis_orders(layout)]
+        """Return every placement of a layout that puts ranks on other servers, Megatron's first.
+
+        Of a stack that forwards tokens inside servers those whose experts fill servers, if any do.
+        """
+        return self._placed(layout, axis_orders(layout))
 
     def unlike_placements(self, layout: Layout) -> list[Placement]:
         """Return placements that put other ranks together on servers, Megatron's first.
 
         On a switch any other one of `placements` takes as long as one of these.
         """
-        gpus = self.server.gpus
-        return [Placement(layout, gpus, order) for order in different_orders(layout, gpus)]
+        return self._placed(layout, different_orders(layout, self.server.gpus))
+
+    def _placed(self, layout: Layout, orders: Sequence[AxisOrder]) -> list[Placement]:
+        places = [Placement(layout, self.server.gpus, order) for order in orders]
+        if layout.expert == 1 or not self.implementation.forwarded_tokens:
+            return places
+        return [each for each in places if each.of_degrees.experts_fill_servers] or places
 
     def least_seconds(self, placement: Placement) -> float:
         """Return 0: bounds of layouts are known before these are placed."""

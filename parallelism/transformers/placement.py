@@ -119,6 +119,19 @@ class Placement:
         """
         return self._groups(self.layout.expert_ranks)
 
+    @cached_property
+    def experts_fill_servers(self) -> bool:
+        """Whether next ranks that share experts are on one server, as many as it has of them.
+
+        DeepEP takes that for granted: it divides a rank's number by the GPUs of a host.
+        """
+        groups = self.expert_groups() // self.ranks_per_server
+        together = min(groups.shape[1], self.ranks_per_server)
+        if groups.shape[1] % together:
+            return False
+        servers = groups.reshape(len(groups), -1, together, self.layout.pipeline)
+        return bool((servers == servers[:, :, :1]).all())
+
     def context_groups(self) -> Ints:
         """Return the ranks that share each sample, shape (groups, context, pipeline)."""
         return self._groups(self.layout.context)

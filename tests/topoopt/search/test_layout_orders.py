@@ -7,9 +7,11 @@ from hypothesis import strategies as st
 
 import topoopt as to
 from parallelism.transformers.choices import Choices
+from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Placement, axis_orders, different_orders
 from topoopt.evaluate.problem import Problem
+from topoopt.problem.job import nvlink_server
 from topoopt.problem.options import SearchOptions
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.placed_times import switched_s
@@ -75,3 +77,52 @@ def test_orders_are_different_where_other_ranks_share_servers(context, data, pip
     every = [sits_together(Placement(layout, n, order)) for order in orders]
     firsts = [orders[i] for i, one in enumerate(every) if one not in every[:i]]
     assert list(different_orders(layout, n)) == firsts
+
+
+@pytest.mark.parametrize("stack", ["megatron-core", "megatron-deepep"])
+def test_a_stack_that_forwards_tokens_has_experts_that_fill_servers(stack: str) -> None:
+    job = to.Job(
+        to.load_transformer("mixtral-8x7b"), server=nvlink_server("h100", 4), global_batch=64,
+        implementation=get_stack(stack),
+    )  # fmt: skip
+    family = job.family(4)
+    left_out = 0
+    for degrees in (
+        {"data": 4, "pipeline": 4, "expert": 4}, {"data": 8, "pipeline": 2, "expert": 8},
+        {"tensor": 2, "data": 4, "pipeline": 2, "expert": 4},
+        {"tensor": 2, "data": 4, "pipeline": 2, "expert": 8, "expert_tensor": 1},
+        {"data": 4, "context": 2, "pipeline": 2, "expert": 2}, {"data": 16},
+        {"data": 2, "context": 4, "pipeline": 2, "expert": 8},
+    ):  # fmt: skip
+        layout = Layout(**degrees)
+        every = [Placement(layout, 4, order) for order in axis_orders(layout)]
+        kept = [place for place in every if experts_by_server(place)]
+        assert kept, "Megatron-LM's own order is one"
+        found = family.placements(layout)
+        assert found == (every if stack == "megatron-core" or layout.expert == 1 else kept)
+        assert set(family.unlike_placements(layout)) <= set(found)
+        left_out += len(every) - len(found)
+    assert (left_out > 0) == (stack == "megatron-deepep")
+
+
+def experts_by_server(place: Placement) -> bool:
+    """Whether each next GPUs of an expert group, as many as a server has, are on one."""
+    layout = place.layout
+    gpus = {
+        (context, data, stage, tensor): place.rank[context, data, stage] * layout.tensor + tensor
+        for context in range(layout.context) for data in range(layout.data)
+        for stage in range(layout.pipeline) for tensor in range(layout.tensor)
+    }  # fmt: skip
+    size = layout.expert * layout.expert_split
+    for stage in range(layout.pipeline):
+        ranks = [
+            gpus[context, data, stage, tensor] // 4
+            for data in range(layout.data) for context in range(layout.context)
+            for tensor in range(layout.tensor)
+        ]  # fmt: skip
+        for begin in range(0, len(ranks), size):
+            group = ranks[begin : begin + size]
+            blocks = (group[i : i + 4] for i in range(0, size, 4))
+            if any(len(set(block)) > 1 for block in blocks):
+                return False
+    return True
