@@ -90,9 +90,10 @@ def _megatron_file(made: Deployment, ranks: list[Rank]) -> Files:
 
 
 def _deepep_notes(layout: Layout, ranks: list[Rank]) -> list[str]:
-    """Return whether DeepEP's next eight ranks of a group are on one host, as it takes for granted.
+    """Return a note unless each next eight ranks that share experts are on one host.
 
-    It divides ranks by ``NUM_MAX_NVL_PEERS`` (csrc/kernels/configs.cuh).
+    DeepEP takes that for granted: it divides ranks by ``NUM_MAX_NVL_PEERS``
+    (csrc/kernels/configs.cuh).
     """
     groups = token_groups(layout, ranks).values()
     blocks = [group[i : i + 8] for group in groups for i in range(0, len(group), 8)]
@@ -248,13 +249,13 @@ def _ring_notes(made: Deployment, ranks: list[Rank]) -> list[str]:
             continue
         groups += 1
         steps = next_hosts(group)
-        alike = [set(ring_steps(ring)) == steps for ring in rings.get(servers, [])]
+        alike = {set(ring_steps(ring)) == steps for ring in rings.get(servers, [])}
         if not all(step in made.cabling.ports_to for step in steps):
             without += 1
-        elif any(alike):
-            some += not all(alike)
-        else:
+        elif alike == {False}:
             none += 1
+        elif alike == {False, True}:
+            some += 1
     notes = []
     of = f"of {counted(groups, 'group that reduces', 'groups that reduce')}"
     own = "NCCL: all of its own rings go from host to next host in the order of ranks; for"
