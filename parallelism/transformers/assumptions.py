@@ -86,7 +86,7 @@ def assumptions_of(question: "LayoutQuestion", placement: Placement) -> list[str
     if megatron and stages > 1 and schedule not in MEGATRON_SCHEDULES:
         found.append(
             f"{LACKING} {schedule!r}; PyTorch runs it by pipeline.csv of a deployment, and "
-            "--pipeline-schedule 1f1b,interleaved,breadth-first plans for what Megatron-LM has"
+            f"--pipeline-schedule {','.join(MEGATRON_SCHEDULES)} plans for what Megatron-LM has"
         )
     if implementation.precision == "fp8":
         found.append(

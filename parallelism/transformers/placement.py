@@ -121,12 +121,19 @@ class Placement:
 
     @cached_property
     def experts_fill_servers(self) -> bool:
-        """Whether next ranks that share experts are on one server, as many as it has of them.
+        """Whether next GPUs that share experts are on one server, as many as it has of them."""
+        return self.experts_together(self.gpus_per_server)
 
-        DeepEP takes that for granted: it divides a rank's number by the GPUs of a host.
+    def experts_together(self, gpus: int) -> bool:
+        """Whether each next so many GPUs that share experts are on one server.
+
+        Parameters
+        ----------
+        gpus : int
+            All of a group with fewer; otherwise they divide it.
         """
         groups = self.expert_groups() // self.ranks_per_server
-        together = min(groups.shape[1], self.ranks_per_server)
+        together = min(groups.shape[1], max(1, gpus // self.layout.tensor))
         if groups.shape[1] % together:
             return False
         servers = groups.reshape(len(groups), -1, together, self.layout.pipeline)

@@ -6,6 +6,8 @@ from types import MappingProxyType
 
 from codesign_base.counted import counted
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.placement import Placement
+from parallelism.transformers.records import LayoutRecord
 from parallelism.transformers.schedules import schedule_of
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import ports_of
@@ -17,7 +19,6 @@ from topoopt.deploy.msccl_files import (
     ring_steps,
     rings_by_servers,
     servers_of,
-    token_groups,
 )
 from topoopt.deploy.nccl_tuner import nccl_tuner
 from topoopt.deploy.pipeline_order import pipeline_csv
@@ -29,6 +30,8 @@ from topoopt.plan.rebuild import rebuild
 from topoopt.problem.units import format_time
 
 MASTER_PORT = 29500
+# NUM_MAX_NVL_PEERS in csrc/kernels/configs.cuh.
+_DEEPEP_GPUS = 8
 
 Files = tuple[dict[str, str], list[str]]
 """Name to text, and notes on what they leave out."""
@@ -79,29 +82,26 @@ def _msccl_files(made: Deployment, ranks: list[Rank]) -> Files:
     return files, notes
 
 
-def _megatron_file(made: Deployment, ranks: list[Rank]) -> Files:
+def _megatron_file(made: Deployment, _: list[Rank]) -> Files:
     if (asked := question_of(made.plan)) is None:
         return {}, []
     lines, notes = megatron(made.plan, *asked)
     if any("--moe-enable-deepep" in line for line in lines):
-        notes += _deepep_notes(asked[1], ranks)
+        notes += _deepep_notes(made.plan)
     notes += _slower_notes(made.plan, asked[1]) if lines else []
     return _file("megatron.args", lines), notes
 
 
-def _deepep_notes(layout: Layout, ranks: list[Rank]) -> list[str]:
-    """Return a note unless each next eight ranks that share experts are on one host.
-
-    DeepEP takes that for granted: it divides ranks by ``NUM_MAX_NVL_PEERS``
-    (csrc/kernels/configs.cuh).
-    """
-    groups = token_groups(layout, ranks).values()
-    blocks = [group[i : i + 8] for group in groups for i in range(0, len(group), 8)]
-    if all(len({rank.server for rank in block}) == 1 for block in blocks):
+def _deepep_notes(plan: Plan) -> list[str]:
+    """Return a note where DeepEP cannot start: it divides a rank's number by GPUs of a host."""
+    record = plan.parallelization
+    assert isinstance(record, LayoutRecord)
+    placement = Placement(record.layout, plan.job.server.gpus, record.order)
+    if placement.experts_together(_DEEPEP_GPUS):
         return []
     return [
-        "DeepEP takes each next eight ranks that share experts for those of one host, which the "
-        "plan's placement does not give: it cannot start; plan with another --stack"
+        f"DeepEP takes each next {_DEEPEP_GPUS} ranks that share experts for those of one host, "
+        "which the plan's placement does not give: it cannot start; plan with another --stack"
     ]
 
 

@@ -90,7 +90,7 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     if runs != layout:
         notes.append(
             f"{LACKING} {layout.schedule!r} and runs 1F1B instead; "
-            "--pipeline-schedule 1f1b,interleaved,breadth-first plans for what it has"
+            f"--pipeline-schedule {','.join(MEGATRON_SCHEDULES)} plans for what it has"
         )
         if layout.schedule in FOLDED:
             notes.append("Megatron-LM has no stage with both ends of a model: its layers are even")

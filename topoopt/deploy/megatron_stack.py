@@ -65,8 +65,9 @@ def _experts(job: LayoutQuestion, layout: Layout, notes: list[str]) -> list[str]
     stack = job.implementation
     lines = ["--moe-grouped-gemm"]
     notes.append(
-        "how a router scores experts and balances them is not in the plan, which counts an even "
-        "spread: set --moe-router-score-function, --moe-router-load-balancing-type and their like"
+        "how a router scores experts and balances them is not in the plan, whose busiest rank gets "
+        f"{stack.load_imbalance:g} times the mean: set --moe-router-score-function, "
+        "--moe-router-load-balancing-type and their like"
     )
     if layout.tensor > 1 and layout.expert > 1 and not layout.sequence_parallel:
         notes.append(

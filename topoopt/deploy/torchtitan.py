@@ -59,9 +59,8 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     if missing := _not_in_torchtitan(job.model):
         why = f"torchtitan v0.2 has no models with {missing} and cannot run this one"
         return [], [f"{why}: torchtitan.toml is not written"]
-    notes = []
     name, flavor = _flavor_of(job.model)
-    notes += _refused(name, job, layout)
+    notes = _refused(name, job, layout)
     if not name and job.model.experts is not None:
         notes.append(
             f"torchtitan v0.2 has no {job.model.name}: torchtitan.toml holds its layout only, and "

@@ -1,7 +1,7 @@
 """A plan in a few lines: the answer, and what of it a reader without the paper needs."""
 
 from codesign_base.counted import counted
-from parallelism.operator_records import OperatorQuestion, StrategyRecord
+from parallelism.operator_records import StrategyRecord
 from parallelism.operator_text import server_names
 from parallelism.transformers.assumptions import LACKING
 from parallelism.transformers.records import LayoutQuestion
@@ -97,7 +97,8 @@ def _at_most(count: int, lines: list[str], what: str) -> list[str]:
 
 
 def _bound(plan: Plan) -> str:
-    what = "no plan" if isinstance(plan.job, OperatorQuestion) else "no layout that is considered"
+    operators = isinstance(plan.parallelization, StrategyRecord)
+    what = "no plan" if operators else "no layout that is considered"
     more = f"{plan.gap:.1%}" if plan.gap >= _LITTLE else f"less than {_LITTLE:.1%}"
     return (
         f"{what} takes less than {format_time(plan.lower_bound_s)}{_of_flows(plan)}; this one "

@@ -120,10 +120,10 @@ def look_at(problem: Problem[LayoutFamily], layouts: Sequence[Layout], best: flo
             bound = layout_bound(family, wirings, layout)
             if known or bound.seconds <= _HOPEFUL * best:
                 places = family.unlike_placements(layout)
-                hops = [_ring_hops(each) if wirings.degree == 1 else 1.0 for each in places]
+                rate, ring = wirings.port_rate, wirings.degree == 1
                 times = [
-                    family.estimate(place, wirings.port_rate / each, schedule)
-                    for place, each in zip(places, hops, strict=True)
+                    family.estimate(each, rate / _ring_hops(each) if ring else rate, schedule)
+                    for each in places
                 ]
                 least = min(times)
                 # No network is faster than the bound, which counts hops.

@@ -225,8 +225,35 @@ def test_experts_that_deepep_cannot_join_are_noted():
         server = replace(job.server, gpus=gpus)
         record = replace(plan.parallelization, layout=layout, order=order)
         asked = replace(plan, job=replace(job, server=server), parallelization=record)
-        notes = _deepep_notes(layout, ranks_of(asked))
+        notes = _deepep_notes(asked)
         assert (notes == []) == starts and all("DeepEP takes" in note for note in notes)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(AXES)))
+@pytest.mark.parametrize(
+    "degrees",
+    [
+        {"data": 16, "expert": 8}, {"data": 8, "expert": 4}, {"data": 32, "expert": 16},
+        # Experts over tensor ranks: these send tokens, too.
+        {"tensor": 2, "data": 16, "expert": 8},
+        {"tensor": 2, "data": 16, "expert": 8, "expert_tensor": 1},
+        {"data": 8, "context": 2, "expert": 8},
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("gpus", [4, 8])
+def test_deepep_joins_ranks_by_eights_of_their_numbers(degrees, order, gpus):
+    plan = pipelined_plan()
+    layout = Layout(pipeline=2, **degrees)
+    job = replace(plan.job, server=replace(plan.job.server, gpus=gpus))
+    record = replace(plan.parallelization, layout=layout, order=order)
+    asked = replace(plan, job=job, parallelization=record)
+    # Megatron-LM's group of tensor and expert ranks: next numbers of a stage.
+    ranks, size = ranks_of(asked), layout.expert * layout.expert_split
+    groups = [ranks[begin : begin + size] for begin in range(0, len(ranks), size)]
+    hosts = [
+        {rank.server for rank in group[i : i + 8]} for group in groups for i in range(0, size, 8)
+    ]
+    assert (_deepep_notes(asked) == []) == all(len(host) == 1 for host in hosts)
 
 
 def test_groups_whose_next_hosts_share_no_cable_are_noted():
