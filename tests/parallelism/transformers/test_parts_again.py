@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from small_transformers import DENSE_MODULES, FURTHER_TOKENS, HYBRID, LATENT, LLAMA3_8B, ONE_PART
 from trainings import training_of
@@ -168,6 +168,10 @@ def drawn(draw: st.DrawFn) -> tuple[Transformer, Layout, tuple[Module, ...]]:
 
 
 @given(drawn(), st.sampled_from(sorted(STACKS)), st.sampled_from(["bf16", "fp8"]))
+@example(
+    (LATENT, Layout(4, 1, 4, sequence_parallel=False, microbatch=2, zero=0), ("shared-experts",)),
+    "aleph-alpha-2023", "fp8",
+)  # fmt: skip
 @settings(max_examples=40, deadline=None)
 def test_it_takes_time_and_spares_memory(case, name, precision) -> None:
     model, layout, modules = case
@@ -176,6 +180,13 @@ def test_it_takes_time_and_spares_memory(case, name, precision) -> None:
     stack = get_stack(name, precision=precision)
     some, full = again(layout, *modules), replace(layout, recompute="full")
     rates, links = rates_of("h100"), links_of("h100", 8, 50e9)
+    whole = training_of(model, layout, stack)
+
+    def room(layers):
+        # The input of a part that is done again is kept as it is, not as it was cast to FP8; what
+        # narrow experts spare may be less.
+        return layers * whole.fp8 * whole.element * whole.own_tokens * model.hidden
+
     for layer in range(model.layers + 1):
         seconds = [
             layer_seconds(training_of(model, one, stack), layer, rates, links)
@@ -184,16 +195,18 @@ def test_it_takes_time_and_spares_memory(case, name, precision) -> None:
         assert seconds[1].backward >= seconds[0].backward
         assert (seconds[1].forward, seconds[1].weight) == (seconds[0].forward, seconds[0].weight)
     for part in parts_of(model, layout):
-        kept = [
+        least, kept, most = (
             part_activations(training_of(model, one, stack), part) for one in (full, some, layout)
-        ]
-        assert kept == sorted(kept)
+        )
+        assert least <= kept <= most + room(part.layers + model.mtp_layers)
+    order = schedule_of(layout, 32)
     for less, more in zip(
         memory_use(training_of(model, some, stack), schedule_of(some, 32)),
-        memory_use(training_of(model, layout, stack), schedule_of(layout, 32)),
+        memory_use(training_of(model, layout, stack), order),
         strict=True,
     ):
-        assert less.total <= more.total * (1 + 1e-12)
+        more_room = order.microbatches * room(model.layers + model.mtp_layers) * stack.held
+        assert less.total <= (more.total + more_room) * (1 + 1e-12)
         assert less.states == more.states
 
 
