@@ -5,14 +5,18 @@ Throughput is its inverse, how often a second the demand can be served.
 """
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from codesign_base import InputError
 from codesign_base.arrays import Floats, Ints
-from codesign_base.rows import starts
+from codesign_base.rows import spread
 from routing.network import Network
 from routing.path_routing import CUT_ROUNDING, checked_demand, dual_bound, require_served
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 # Share of the pairs with demand from which on all are sorted, be it zeros; on few hosts always.
 _DENSE, _SMALL = 0.25, 128
@@ -98,7 +102,9 @@ def any_wiring_bound(demand: Floats, degree: int, port_rate: float) -> Congestio
     return CongestionBound(max(terms.values()) * CUT_ROUNDING, terms)
 
 
-def least_link_bytes(demand: Floats, degree: int, bidirectional: bool = False) -> float:
+def least_link_bytes(
+    demand: "Floats | csr_array", degree: int, bidirectional: bool = False
+) -> float:
     """Return the least link-bytes that a demand takes in any network of a degree.
 
     At most d + d^2 + ... + d^h hosts are within h hops of a source, so of its demands at least
@@ -108,7 +114,7 @@ def least_link_bytes(demand: Floats, degree: int, bidirectional: bool = False) -
 
     Parameters
     ----------
-    demand : float64 array, shape (hosts, hosts)
+    demand : float64 array or csr_array, shape (hosts, hosts)
         Bytes from row to column, zero on the diagonal.
     degree : int
         Ports of each host.
@@ -133,14 +139,15 @@ def least_link_bytes(demand: Floats, degree: int, bidirectional: bool = False) -
         return float(demand.sum())
     least = _least_first(demand)
     if bidirectional:
-        least = np.concatenate((least, _least_first((demand + demand.T) / 2.0)))
+        both_ways: Any = demand + demand.T
+        least = np.concatenate((least, _least_first(both_ways) / 2.0))
     sums = np.cumsum(least, axis=1)
     beyond = sums[:, hosts - 1 - np.array(reached)].max(axis=0)
     found = float(sums[0, -1] + beyond.sum())
     return max(found, _least_of_rings(demand)) if degree == 1 else found
 
 
-def _least_of_rings(demand: Floats) -> float:
+def _least_of_rings(demand: "Floats | csr_array") -> float:
     """Return the least link-bytes on rings of one direction.
 
     A ring has at least the hosts that demand joins. What both of a pair send goes round all of it,
@@ -149,9 +156,10 @@ def _least_of_rings(demand: Floats) -> float:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    _, ring = connected_components(csr_array(demand), directed=False)
-    both = np.minimum(demand, demand.T) / 2.0
-    return float((np.bincount(ring)[ring] * both.sum(axis=1)).sum() + (demand - 2.0 * both).sum())
+    pairs = csr_array(demand)
+    _, ring = connected_components(pairs, directed=False)
+    both = np.asarray(csr_array(pairs.minimum(pairs.T)).sum(axis=1))
+    return float(pairs.sum() + ((np.bincount(ring)[ring] / 2.0 - 1.0) * both).sum())
 
 
 def within_hops(hosts: int, degree: int, bidirectional: bool = False) -> list[int]:
@@ -166,20 +174,26 @@ def within_hops(hosts: int, degree: int, bidirectional: bool = False) -> list[in
     return found
 
 
-def _least_first(demand: Floats) -> Floats:
+def _least_first(demand: "Floats | csr_array") -> Floats:
     """Sum the rows, and the columns, each sorted from its least to its largest; (2, hosts)."""
     hosts = demand.shape[0]
-    if np.count_nonzero(demand) > (_DENSE if hosts > _SMALL else 0.0) * demand.size:
+    many = (_DENSE if hosts > _SMALL else 0.0) * hosts**2
+    if isinstance(demand, np.ndarray) and np.count_nonzero(demand) > many:
         both = np.array((demand, demand.T))
         both.sort(axis=2)
         return np.asarray(both.sum(axis=1))
-    sums, ends = np.zeros((2, hosts)), np.nonzero(demand)
-    amount = demand[ends]
-    for end, into in zip(ends, sums, strict=True):
-        order = np.lexsort((-amount, end))
-        begin = starts(np.bincount(end, minlength=hosts))
-        rank = np.arange(order.size) - begin[end[order]]
-        into += np.bincount(hosts - 1 - rank, amount[order], hosts)
+    from scipy.sparse import csr_array
+
+    pairs, sums = csr_array(demand), np.zeros((2, hosts))
+    for one, into in zip((pairs, csr_array(pairs.T)), sums, strict=True):
+        counts = np.diff(one.indptr)
+        widest = int(counts.max(initial=0))
+        rows = np.zeros((hosts, widest))
+        rows[np.repeat(np.arange(hosts), counts), spread(np.zeros(hosts, np.int64), counts)] = (
+            one.data
+        )
+        rows.sort(axis=1)
+        into[hosts - widest :] = rows.sum(axis=0)
     return sums
 
 

@@ -8,6 +8,7 @@ import pytest
 from flow_oracle import edge_lp, random_demand, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from codesign_base import InputError
 from routing import throughput_bounds
@@ -191,4 +192,6 @@ def test_link_bytes_of_few_pairs_and_of_many_are_one_number(
         for dense in (-1.0, 2.0):
             monkeypatch.setattr(throughput_bounds, "_DENSE", dense)
             found.append(least_link_bytes(demand, 3, both))
-        assert found[0] == pytest.approx(found[1], rel=1e-12)
+        found.append(least_link_bytes(csr_array(demand), 3, both))
+        assert found == pytest.approx([found[0]] * 3, rel=1e-12)
+    assert least_link_bytes(csr_array(demand), 1) == least_link_bytes(demand, 1)

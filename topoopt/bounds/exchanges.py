@@ -7,7 +7,7 @@ ranks of a context group in the same way.
 """
 
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from routing.throughput_bounds import least_link_bytes
 from topoopt.bounds.relaxation import Wirings
 
 # Servers up to which what is exchanged is also counted in hops.
-_MOST_HOPS = 128
+_MOST_HOPS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Crossings:
     inside: Ints
     awaited: Floats
 
-    @cached_property
+    @property
     def meeting(self) -> tuple[Ints, Ints]:
         """Pairs of different entries of one group: the first, and the second."""
         counts = np.bincount(self.group, minlength=self.groups)
@@ -258,28 +258,43 @@ def ports_seconds(
     Returns
     -------
     float
-        The busiest server's tokens over its ports; or, on up to 128 servers, link-bytes in the
-        best network of the degree (`routing.throughput_bounds.least_link_bytes`) over all ports.
+        The busiest server's tokens over its ports; or, on up to 1,024 servers, link-bytes in
+        the best network of the degree (`routing.throughput_bounds.least_link_bytes`) over all
+        ports.
     """
-    servers = wirings.servers
     each = loads.expert_bytes.sum(axis=0) * schedule.microbatches / layout.expert_ranks
     stage = np.array(layout.part_stages)
     bytes_of = np.bincount(stage, weights=each, minlength=layout.pipeline)
-    weight = bytes_of[across.group // (across.groups // layout.pipeline)]
+    most = float(bytes_of.max())
+    if most == 0.0:
+        return 0.0
+    shares = tuple((bytes_of / most).tolist())
+    ports = _port_bytes(across, shares, wirings.servers, wirings.degree)
+    return most * ports / (wirings.degree * wirings.bandwidth)
+
+
+@lru_cache(maxsize=32)
+def _port_bytes(across: Crossings, shares: tuple[float, ...], servers: int, degree: int) -> float:
+    """Return the bytes over all ports of a server, where ranks send others a stage's share.
+
+    Layouts of some degrees have few divisions of their layers, so it is worked out once for each.
+    """
+    weight = np.array(shares)[across.group // (across.groups // len(shares))]
     into = weight * across.inside * (across.size - across.inside)
-    busiest = np.bincount(across.server, weights=into, minlength=servers).max()
-    seconds = float(busiest) / (wirings.degree * wirings.bandwidth)
-    if servers > _MOST_HOPS or seconds == 0.0:
-        return seconds
+    busiest = float(np.bincount(across.server, weights=into, minlength=servers).max())
+    if servers > _MOST_HOPS or busiest == 0.0:
+        return busiest
+    met = np.bincount(across.group, minlength=across.groups)[across.group] - 1
+    if np.bincount(across.server, weights=met, minlength=servers).max() <= degree:
+        return busiest  # Each may be next to all that it sends to.
+    from scipy.sparse import csr_array
+
     # Not by a product of matrices: threads of linear algebra wait for each other on busy cores.
     one, other = across.meeting
-    demand: Floats = np.bincount(
-        across.server[one] * servers + across.server[other],
-        weights=weight[one] * (across.inside[one] * across.inside[other]),
-        minlength=servers**2,
-    ).astype(np.float64)
-    hops = least_link_bytes(demand.reshape(servers, servers), wirings.degree)
-    return max(seconds, hops / (servers * wirings.degree * wirings.bandwidth))
+    sent = weight[one] * (across.inside[one] * across.inside[other])
+    ends = (across.server[one], across.server[other])
+    hops = least_link_bytes(csr_array((sent, ends), shape=(servers, servers)), degree)
+    return max(busiest, hops / servers)
 
 
 __all__ = [

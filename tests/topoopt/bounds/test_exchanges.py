@@ -135,13 +135,17 @@ def test_crossings_are_those_counted_rank_by_rank(number, turn) -> None:
     assert across.groups == homes.shape[0] * layout.pipeline
 
 
-def test_tokens_over_ports_are_counted_pair_by_pair() -> None:
-    layout = max(spread(0), key=lambda x: (x.expert_ranks, x.pipeline, x.data))
-    wirings = wirings_of(PLAIN, CLUSTER)
-    schedule = schedule_of(layout, PLAIN.batch)
-    for placement in PLAIN.placements(layout):
-        loads = PLAIN.loads(placement)
-        demand = np.zeros((8, 8))
+@pytest.mark.parametrize("servers", [8, 144])
+def test_tokens_over_ports_are_counted_pair_by_pair(servers) -> None:
+    family = replace(JOB, global_batch=144).family(servers) if servers > 8 else PLAIN
+    layouts = [x for x in family.layouts() if x.expert_ranks > 1]
+    layout = max(layouts, key=lambda x: (x.expert_ranks, x.pipeline, x.data))
+    wirings = wirings_of(family, replace(CLUSTER, servers=servers))
+    schedule = schedule_of(layout, family.batch)
+    hops = 1 + sum((np.arange(servers) >= n).astype(int) for n in (3, 12, 39, 120))
+    for placement in family.placements(layout):
+        loads = family.loads(placement)
+        demand = np.zeros((servers, servers))
         homes = placement.expert_groups() // placement.ranks_per_server
         for stage in range(layout.pipeline):
             parts = range(stage, loads.expert_bytes.shape[1], layout.pipeline)
@@ -152,10 +156,9 @@ def test_tokens_over_ports_are_counted_pair_by_pair() -> None:
                     for b in group:
                         demand[a, b] += each if a != b else 0.0
         busiest = demand.sum(axis=0).max() / (3 * CLUSTER.port_rate)
-        # 3 servers at one hop, the other 4 at two: the nearest are those that are sent most.
+        # 3 servers at one hop, 9 more at two and so on: the nearest are those that are sent most.
         rows = np.sort(demand, axis=1)[:, ::-1]
-        hops = np.array([1, 1, 1, 2, 2, 2, 2, 2])
-        links = float((rows @ hops).sum()) / (8 * 3 * CLUSTER.port_rate)
+        links = float((rows @ hops).sum()) / (servers * 3 * CLUSTER.port_rate)
         found = ports_seconds(loads, crossings_of(placement), layout, schedule, wirings)
         assert found == pytest.approx(max(busiest, links))
 
