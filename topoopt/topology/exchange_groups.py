@@ -112,16 +112,15 @@ def exchange_wirings(
         parts = len(groups) + traffic.servers - sum(len(group) for group in groups)
         if inside < 2 or max(most, parts) > _MOST:
             continue
-        left = degree - inside
         elsewhere = any(
             group not in groups and amount > 0
             for group, amount in zip(traffic.groups, traffic.group_bytes.tolist(), strict=True)
         )
-        for budget in sorted({0, 1, left // 2, left - 1}) if elsewhere else (0,):
-            if not 0 <= budget <= left:
-                continue
+        for meshes, budget in _shares(degree, inside, most, elsewhere):
+            left = degree - meshes * inside
             wiring = Wiring(traffic.servers, degree, ports)
-            _wire_groups(wiring, groups, inside)
+            for _ in range(meshes):
+                _wire_groups(wiring, groups, inside)
             _wire_others(wiring, traffic, groups, budget)
             join_groups(wiring, traffic.transfers, groups)
             wiring.fill()
@@ -133,12 +132,20 @@ def exchange_wirings(
                 network=wiring.network("topoopt", bandwidth, latency),
                 rings=labelled(wiring.rings),
                 degree=degree,
-                degree_allreduce=inside + budget,
+                degree_allreduce=degree - left + budget,
                 degree_transfer=left - budget,
                 ports=ports,
                 bandwidth=float(bandwidth),
                 latency=float(latency),
             )
+
+
+def _shares(degree: int, inside: int, most: int, elsewhere: bool) -> Iterator[tuple[int, int]]:
+    """Yield how many meshes groups get, of cables beside each other, and ports of other rings."""
+    for meshes in range(1, (degree - 1) // inside + 1 if inside == most - 1 else 2):
+        left = degree - meshes * inside
+        for budget in sorted({0, 1, left // 2, left - 1}) if elsewhere else (0,):
+            yield meshes, budget
 
 
 def _wire_groups(wiring: Wiring, groups: tuple[Group, ...], inside: int) -> None:

@@ -101,6 +101,22 @@ def test_the_load_of_meshes_is_that_of_the_closed_form() -> None:
     assert load.max() == pytest.approx(100.0 / RATE)  # one message a link, and no forwarding
 
 
+def test_small_groups_may_have_several_cables_a_pair() -> None:
+    # 4 groups of 4 servers with 8 ports: 3 for each other, or twice as many.
+    traffic, groups = blocks(4, 4)
+    loads = []
+    for topology in exchange_wirings(traffic, 8, RATE, 1e-6, PortModel.DIRECTED):
+        network = topology.network
+        cables = np.zeros((16, 16), dtype=np.int64)
+        cables[network.source, network.target] = network.multiplicity
+        between = {int(cables[a, b]) for group in groups for a in group for b in group if a != b}
+        routed = ecmp_routes(network).link_bytes(network, traffic.transfers) / network.capacity
+        loads.append((min(between), float(routed.max())))
+    assert {least for least, _ in loads} == {1, 2}
+    once, twice = (min(load for least, load in loads if least == n) for n in (1, 2))
+    assert twice == pytest.approx(once / 2)
+
+
 @settings(deadline=None)
 @given(st.integers(2, 5), st.integers(1, 4), st.integers(0, 10**6))
 def test_cables_between_groups_leave_none_that_could_serve(count, size, seed) -> None:
