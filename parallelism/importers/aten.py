@@ -103,7 +103,7 @@ def elementwise_splits(call: Operation) -> tuple[Split, ...]:
 
 def pointwise(recorder: Recorder, call: Operation) -> Traced:
     """Element-wise operation of any number of tensors."""
-    out = float(call.out_elements)
+    out = recorder.sample(call.out_elements)
     kind, flops = OperatorKind.ACTIVATION, (out, out)
     if len({value.operator for value in call.batched}) > 1:
         if call.operation.startswith(("add", "sub", "__iadd")):
@@ -118,17 +118,15 @@ def move(recorder: Recorder, call: Operation) -> Traced:
     table = call.arguments.get("self")
     if isinstance(table, Traced) and table.parameters and not table.batched:
         return embedding(recorder, call, table)
-    moved = sum(value.elements for value in call.batched)
-    out = call.out_elements
-    return recorder.add(
-        call, OperatorKind.ACTIVATION,
-        flops=(float(out), float(out)), elements=(moved + out, moved + out),
-    )  # fmt: skip
+    out = recorder.sample(call.out_elements)
+    moved = recorder.samples(*call.batched) + out
+    return recorder.add(call, OperatorKind.ACTIVATION, flops=(out, out), elements=(moved, moved))
 
 
 def reduction(recorder: Recorder, call: Operation) -> Traced:
     """Sum, mean or loss over some axes; channels stay apart where they are not summed."""
-    read = sum(value.elements for value in call.batched)
+    read = recorder.samples(*call.batched)
+    moved = read + recorder.sample(call.out_elements)
     x = call.batched[0]
     axes = call.arguments.get("dim")
     axis = channel_axis(x.shape)
@@ -138,9 +136,8 @@ def reduction(recorder: Recorder, call: Operation) -> Traced:
         if listed and axis not in {one % len(x.shape) for one in listed if isinstance(one, int)}:
             splits = legal_splits((Mode.CHANNEL, x.shape[axis]))
     return recorder.add(
-        call, OperatorKind.POOL, flops=(float(read), float(read)),
-        elements=(read + call.out_elements, 2 * (read + call.out_elements)), splits=splits,
-    )  # fmt: skip
+        call, OperatorKind.POOL, flops=(read, read), elements=(moved, 2 * moved), splits=splits
+    )
 
 
 def pool(recorder: Recorder, call: Operation) -> Traced:
@@ -152,8 +149,9 @@ def pool(recorder: Recorder, call: Operation) -> Traced:
         window = kernel ** (len(x.shape) - 2)
     elif isinstance(kernel, list | tuple) and kernel:
         window = math.prod(kernel) if len(kernel) > 1 else kernel[0] ** (len(x.shape) - 2)
-    flops = float(window * call.out_elements) if kernel else float(x.elements)
-    traffic = x.elements + call.out_elements
+    out = recorder.sample(call.out_elements)
+    flops = window * out if kernel else recorder.sample(x.elements)
+    traffic = recorder.sample(x.elements) + out
     key = f"Pool2D_{math.isqrt(window)}_{math.isqrt(window)}" if kernel else "AdaptivePool"
     return recorder.add(
         call, OperatorKind.POOL, flops=(flops, flops), elements=(traffic, 2 * traffic),
@@ -171,24 +169,25 @@ def norm(recorder: Recorder, call: Operation) -> Traced:
     elif "group" in call.operation:
         groups = call.arguments.get("num_groups", call.arguments.get("group", 1))
         splits = legal_splits((Mode.CHANNEL, int(groups)))
+    count = recorder.sample(x.elements)
     return recorder.add(
-        call, OperatorKind.NORM, flops=(each * x.elements, 2 * each * x.elements),
-        elements=(3 * x.elements, 5 * x.elements), splits=splits,
+        call, OperatorKind.NORM, flops=(each * count, 2 * each * count),
+        elements=(3 * count, 5 * count), splits=splits,
     )  # fmt: skip
 
 
 def softmax(recorder: Recorder, call: Operation) -> Traced:
     """Softmax, its logarithm, or cross entropy."""
-    x = call.tensor("self", "input")
+    count = recorder.sample(call.tensor("self", "input").elements)
     return recorder.add(
-        call, OperatorKind.SOFTMAX, flops=(5.0 * x.elements, 4.0 * x.elements),
-        elements=(2 * x.elements, 3 * x.elements), key="Softmax",
+        call, OperatorKind.SOFTMAX, flops=(5.0 * count, 4.0 * count),
+        elements=(2 * count, 3 * count), key="Softmax",
     )  # fmt: skip
 
 
 def concat(recorder: Recorder, call: Operation) -> Traced:
     """Concatenation or stacking."""
-    moved = 2 * call.out_elements
+    moved = 2 * recorder.sample(call.out_elements)
     return recorder.add(
         call, OperatorKind.CONCAT, flops=(0.0, 0.0), elements=(moved, moved), key="Concat_1"
     )
@@ -203,11 +202,11 @@ def embedding(recorder: Recorder, call: Operation, table: Traced | None = None) 
     rows = sum(value.elements for value in listed if isinstance(value, Traced) and value.batched)
     vectors = call.out_elements // dim
     bag = max(1, rows // vectors)
+    each = recorder.sample(vectors * dim)
     return recorder.add(
         call, OperatorKind.EMBEDDING,
-        flops=(float(vectors * dim * (bag - 1)), float(vectors * dim * bag)),
-        elements=(vectors * dim * (bag + 1), vectors * dim * (2 * bag + 1)),
-        index_bytes=float(INDEX_BYTES * bag * vectors),
+        flops=(each * (bag - 1), each * bag), elements=(each * (bag + 1), each * (2 * bag + 1)),
+        index_bytes=INDEX_BYTES * bag * each / dim,
         splits=legal_splits((Mode.OUTPUT, dim), (Mode.REDUCTION, weight.shape[0])),
         sparse=True, key=f"Embed_{weight.shape[0]}x{dim}",
     )  # fmt: skip
@@ -219,8 +218,8 @@ def convolution(recorder: Recorder, call: Operation) -> Traced:
     groups = int(call.arguments.get("groups") or 1)
     transposed = "transpose" in call.operation or call.arguments.get("transposed") is True
     outputs = x.elements if transposed else call.out_elements
-    flops = 2.0 * outputs * math.prod(weight.shape[1:])
-    traffic = x.elements + call.out_elements
+    flops = 2.0 * recorder.sample(outputs) * math.prod(weight.shape[1:])
+    traffic = recorder.samples(x) + recorder.sample(call.out_elements)
     out = call.shape[1]
     mode = (Mode.OUTPUT, out) if groups == 1 else (Mode.CHANNEL, groups)
     window = "_".join(str(extent) for extent in weight.shape[2:])
@@ -246,10 +245,10 @@ def contraction(
     for value, letters in (first, second):
         for letter, extent in zip(letters, value.shape, strict=True):
             extents[letter] = max(extent, extents.get(letter, 1))
-    flops = 2.0 * math.prod(float(extent) for extent in extents.values())
+    flops = 2.0 * recorder.sample(math.prod(extents.values()))
     weight = next((one for one in (first, second) if not one[0].batched), None)
     data = [one for one in (first, second) if one is not weight]
-    traffic = sum(value.elements for value, _ in data) + call.out_elements
+    traffic = recorder.samples(*(value for value, _ in data)) + recorder.sample(call.out_elements)
     splits: list[tuple[Mode, int]] = []
     key = ""
     # The batch is no feature.
@@ -325,10 +324,10 @@ def attention(recorder: Recorder, call: Operation) -> Traced:
     Heads are slices of queries, keys and values as well as of the output.
     """
     query, key, value = (call.tensor(name) for name in ("query", "key", "value"))
-    scores = query.elements // query.shape[-1] * key.shape[-2]
+    scores = recorder.sample(query.elements // query.shape[-1] * key.shape[-2])
     half = 0.5 if call.arguments.get("is_causal") is True else 1.0
     flops = half * scores * (2.0 * query.shape[-1] + 2.0 * value.shape[-1] + 5.0)
-    traffic = query.elements + key.elements + value.elements + call.out_elements
+    traffic = recorder.samples(query, key, value) + recorder.sample(call.out_elements)
     heads = key.shape[1] if len(key.shape) == 4 else 1
     mask = "causal" if half < 1 else "full"
     return recorder.add(

@@ -143,21 +143,30 @@ class Recorder:
     _claimed: set[str] = field(default_factory=set)
     _names: dict[str, int] = field(default_factory=dict)
 
-    def sample(self, elements: float) -> float:
-        """Return the share of one sample; what holds no batch belongs to each."""
+    def sample(self, elements: int) -> float:
+        """Return the share of one sample of a product; what holds no batch belongs to each."""
         if elements % self.batch:
             return elements
         return elements / self.batch
 
-    def sample_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of one sample, of one to three axes."""
-        extents = list(shape)
-        for axis, extent in enumerate(extents):
-            if extent and extent % self.batch == 0:
-                extents[axis] //= self.batch
-                if extents[axis] == 1:
-                    del extents[axis]
-                break
+    def samples(self, *values: Traced) -> float:
+        """Return the elements of one sample of some tensors, which need not all hold the batch."""
+        return sum(self.sample(value.elements) for value in values)
+
+    def _sample_shape(self, call: Operation) -> tuple[int, ...]:
+        """Return the shape of one sample of an output, of one to three axes."""
+        extents = list(call.shape)
+        axes = [axis for axis, extent in enumerate(extents) if extent % self.batch == 0 < extent]
+        if math.prod(extents) % self.batch**2 == 0 < math.prod(extents):
+            raise InputError(
+                f"capture: operation {call.operation!r} of {call.label!r} has an output for every "
+                "pair of samples, more a sample the larger the batch is; leave it out, as by "
+                "capturing the module without such a loss"
+            )
+        for axis in axes:
+            extents[axis] //= self.batch
+            if extents[axis] == 1:
+                del extents[axis]
         while len(extents) > 3:
             extents[:2] = [extents[0] * extents[1]]
         return tuple(extents) or (1,)
@@ -185,7 +194,7 @@ class Recorder:
         sparse: bool = False,
         key: str = "",
     ) -> Traced:
-        """Record an operator from counts of the whole batch, and return its output."""
+        """Record an operator from counts of one sample, and return its output."""
         inputs = list(dict.fromkeys(v.operator for v in call.batched if v.operator is not None))
         names = frozenset[str]().union(*(value.parameters for value in call.values()))
         if kind is OperatorKind.EMBEDDING:
@@ -195,10 +204,8 @@ class Recorder:
                 sparse, splits = False, ()
         self._operators.append(
             _Pending(
-                self._unique(call.label), kind, inputs, self.sample_shape(call.shape),
-                (self.sample(flops[0]), self.sample(flops[1])),
-                (self.sample(elements[0]), self.sample(elements[1])),
-                self.sample(index_bytes), self._claim(names), splits, sparse, key,
+                self._unique(call.label), kind, inputs, self._sample_shape(call), flops, elements,
+                index_bytes, self._claim(names), splits, sparse, key,
             )
         )  # fmt: skip
         return Traced(call.shape, len(self._operators) - 1, True, alone=call.alone)
@@ -222,8 +229,7 @@ class Recorder:
                     more = self.sample(call.out_elements)
                     made.flops = (made.flops[0] + more, made.flops[1] + more)
                 return Traced(call.shape, batched[0].operator, True, alone=call.alone)
-        read = sum(value.elements for value in batched)
-        out = call.out_elements
+        read, out = self.samples(*batched), self.sample(call.out_elements)
         return self.add(
             call, kind, flops=flops, elements=(read + out, 2 * read + out), splits=splits
         )

@@ -30,6 +30,11 @@ def legal_splits(*pairs: tuple[Mode, int]) -> tuple[Split, ...]:
     return tuple(Split(mode, extent) for mode, extent in pairs if extent > 1)
 
 
+def _whole_outputs(splits: tuple[Split, ...]) -> tuple[Split, ...]:
+    summed = (Mode.REDUCTION, Mode.HEADS)
+    return tuple(split for split in splits if split.mode not in summed)
+
+
 class GraphBuilder:
     """Collects operators in topological order.
 
@@ -69,11 +74,17 @@ class GraphBuilder:
     def build(self) -> ModelGraph:
         """Return the finished graph.
 
-        Concatenations may be split by channels where `mixed_later` holds.
+        Concatenations may be split by channels where `mixed_later` holds. Nothing would add the
+        partial sums of an operator that none reads, so it may not be split into any.
         """
+        read = {source for op in self._operators for source in op.inputs}
+        operators = [
+            op if index in read else replace(op, splits=_whole_outputs(op.splits))
+            for index, op in enumerate(self._operators)
+        ]
         operators = [
             op if mixed or op.kind is not OperatorKind.CONCAT else replace(op, splits=())
-            for op, mixed in zip(self._operators, mixed_later(self._operators), strict=True)
+            for op, mixed in zip(operators, mixed_later(operators), strict=True)
         ]
         return ModelGraph(self._name, tuple(operators), self._batch_per_gpu, self._element_bytes)
 
