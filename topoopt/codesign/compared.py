@@ -41,6 +41,11 @@ class BaselineSearch:
         What it has found, from now on changed by the choice of the plan alone.
     chosen : list of BaselineFabric
     beside : Beside
+
+    Attributes
+    ----------
+    found : dict
+        What was found on each fabric, and its times in packet trains, by name.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class BaselineSearch:
         problem: Problem[Any] = search.problem
         options, servers = problem.options, problem.cluster.servers
         self.stated = states_packets(problem.family, options, servers)
+        self.found: dict[str, _Found] = {}
         self._started: dict[int, Future[_Found]] = {}
         if isinstance(search, LayoutSearch):
             search.compare_with(chosen)
@@ -82,6 +88,7 @@ class BaselineSearch:
         asked = self.stated and not self.result.interrupted
         try:
             for base, (best, packets) in self._all():
+                self.found[base.fabric.name] = best, packets
                 unstated = asked and packets is None and isinstance(base.fabric, Fabric)
                 said = [base.note, *[NO_PACKET_TIME] * unstated, *[_NEAR_TIME] * best.near]
                 found[base.fabric.name] = Baseline(

@@ -20,6 +20,7 @@ from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import AnyFamily
 from topoopt.bounds.gap import how, plan_bounds
 from topoopt.codesign.compared import AnySearch, BaselineSearch
+from topoopt.codesign.expanded import faster_than_expander
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.routed import NAMED, plainest_routing
@@ -116,6 +117,12 @@ def optimize_once(
             scheduled = _schedule(search, result, beside.report)
             packets = _packets(search, result, confirmed, beside.report)
             compared, interrupted = comparison.made()
+            taken = options.scheduling == "plain" and options.faithful is None and not interrupted
+            better = faster_than_expander(comparison, packets) if taken else None
+            if better is not None:
+                result.best, packets = better
+                scheduled = plainly(problem.family, result.best)
+                compared, interrupted = comparison.made()
             try:
                 plain_bound = search.bound() if bound is None else bound.result()
             except KeyboardInterrupt:

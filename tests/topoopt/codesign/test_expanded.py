@@ -1,0 +1,34 @@
+"""No plan is slower than the random wiring of its own ports."""
+
+import pytest
+
+import topoopt as to
+from topoopt.codesign import once
+
+
+@pytest.mark.parametrize(
+    ("name", "bandwidth", "confirm"),
+    [("vgg16-16", "10Gbps", "packet"), ("dlrm-16", "100Gbps", "packet"),
+     ("dlrm-16", "100Gbps", "none")],
+)  # fmt: skip
+def test_what_is_faster_on_the_expander_is_taken_over(
+    name, bandwidth, confirm, monkeypatch
+) -> None:
+    # One port a server: both are rings of all servers, so the plan can do what the expander can.
+    job, cluster = to.Job(to.models.get_model(name)), to.Cluster(4, 1, bandwidth)
+    options = to.SearchOptions(steps=10, confirm=confirm)
+    plan = to.co_optimize(job, cluster, options)
+    assert plan.packet_time_s <= plan.baselines["expander"].packet_time_s
+    to.verify_plan(plan)
+    monkeypatch.setattr(once, "faster_than_expander", lambda *_: None)
+    before = to.co_optimize(job, cluster, options)
+    assert plan.packet_time_s <= before.packet_time_s
+    if confirm == "packet":
+        assert plan.packet_time_s < before.packet_time_s
+
+
+def test_published_searches_and_schedules_keep_their_own() -> None:
+    job, cluster = to.Job(to.models.get_model("dlrm-16")), to.Cluster(4, 1, "100Gbps")
+    options = to.SearchOptions(steps=10, faithful="paper")
+    plan = to.co_optimize(job, cluster, options)
+    assert plan.packet_time_s > plan.baselines["expander"].packet_time_s
