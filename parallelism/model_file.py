@@ -151,6 +151,14 @@ def model_from_data(data: dict[str, Any], where: str) -> ModelGraph:
             inputs = [known[source] for source in operator.inputs]
             known[operator.name] = append_operator(build, operator, inputs)
         graph = build.build()
+        for operator, op in zip(spec.operators, graph.operators, strict=True):
+            stated = {split.mode for split in getattr(operator, "splits", ())}
+            for mode in sorted(stated - {split.mode.name.lower() for split in op.splits}):
+                if mode in ("reduction", "heads"):
+                    raise InputError(
+                        f"operator {op.name!r}: split {mode!r} makes partial sums, which no "
+                        "operator reads; leave it out, or add the operator that reads their sum"
+                    )
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     operators = tuple(

@@ -171,7 +171,7 @@ class ProfileModel:
                 raise InputError(
                     f"profile {self.profile.path!r} has no measurement of operator {op.name!r} "
                     f"of model {graph.name!r} (looked for {named}); use the profile of this "
-                    "model, or let the roofline fill in (missing='roofline')"
+                    "model, or from Python let the roofline fill in (missing='roofline')"
                 )
             else:
                 self._sentences.add(

@@ -99,6 +99,8 @@ def capture(
     check_kind("capture: name", name, str | None, "a text")
     if name == "":
         raise InputError("capture: name is ''; give one, or leave it out")
+    if element_bytes not in (None, 1, 2, 4, 8):
+        raise InputError(f"capture: element_bytes is {element_bytes!r}; give 1, 2, 4 or 8")
     title = type(module).__name__ if name is None else name
     positional, named, batch = _examples(torch, example_inputs, title)
     prime = _prime(torch, module, (*positional, *named.values()))
@@ -190,8 +192,8 @@ def _export(
         reason = (lines[0] if lines else type(error).__name__)[:200].rstrip(".")
         raise InputError(
             f"capture of {title!r}: torch.export cannot trace the module at a batch of {prime} "
-            f"({type(error).__name__}: {reason}); shapes and control flow must depend neither on "
-            "values nor on the batch"
+            f"({type(error).__name__}: {reason}); the examples must be what its forward "
+            "pass takes, and shapes and control flow depend neither on values nor on the batch"
         ) from None
 
 
@@ -311,6 +313,9 @@ class _Walker:
         schema = getattr(node.target, "_schema", None)
         if schema is None:
             return self._plain(node, given, environment)
+        if _operation(node.target) == "broadcast_tensors":
+            views = zip(given[0], self._shapes(node), strict=True)
+            return [self.recorder.alias(value, shape, False) for value, shape in views]
         arguments = dict(zip((one.name for one in schema.arguments), given, strict=False))
         for key, argument in node.kwargs.items():
             arguments[key] = self._resolve(argument, environment)

@@ -286,9 +286,8 @@ def _schedules(
     if base.pipeline == 1:
         if parts > 1:
             return
-        # Without stages all schedules are the same.
-        usual = choices.schedules[0] not in LOOPED + FOLDED
-        yield choices.schedules[0] if usual else "1f1b", 1
+        # Without stages no schedule has anything to hide or to keep, whatever is asked for.
+        yield "1f1b", 1
         return
     for schedule in choices.schedules:
         if schedule in FOLDED:

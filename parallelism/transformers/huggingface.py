@@ -132,7 +132,7 @@ def transformer_from_config(
         raise InputError(f"{where}: field 'model_type' is missing; give a model's config.json")
     kind = data.get("model_type")
     if kind is None:
-        meant = [name for name in data if misspelt(name, "model_type")]
+        meant = [name for name in data if name != "model_type" and misspelt(name, "model_type")]
         remedy = f"rename {meant[0]!r}" if meant else "add it"
         raise InputError(f"{where}: field 'model_type' is missing; {remedy}")
     known = isinstance(kind, str) and kind in _FAMILIES

@@ -115,6 +115,12 @@ def change(path: list[Any], value: Any) -> dict[str, Any]:
     return data
 
 
+CUSTOM = {
+    "name": "last", "kind": "custom", "inputs": ["cross"], "output_shape": [8],
+    "forward_flops": 1.0, "backward_flops": 1.0, "forward_bytes": 1.0, "backward_bytes": 1.0,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
@@ -153,6 +159,10 @@ def change(path: list[Any], value: Any) -> dict[str, Any]:
         (["operators", 7, "behaves_as"], "magic", "field 'behaves_as' is 'magic'"),
         (["operators", 7, "splits", 0, "axis"], 3, "unknown field 'splits.0.axis'"),
         (["operators", 7, "splits"], [{"mode": "output", "extent": 2}] * 2, "mode occurs twice"),
+        (["operators", 7, "splits"], [{"mode": "output", "extent": 193}],
+         "extent 193 of split 'output' is larger than the output, of 192 elements; give"),
+        (["operators", 8], CUSTOM | {"splits": [{"mode": "reduction", "extent": 4}]},
+         "'last': split 'reduction' makes partial sums, which no operator reads; leave it out"),
     ],
 )  # fmt: skip
 def test_errors_name_the_place_and_the_mend(path: list[Any], value: Any, message: str) -> None:

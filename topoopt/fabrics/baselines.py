@@ -123,6 +123,12 @@ def baseline_fabric(
     if name in ("fat-tree", "oversubscribed-fat-tree"):
         ratio = 2 if name.startswith("over") else 1
         target = direct_connect_cost(n, d, rate, prices)
+        if target == 0:
+            raise InputError(
+                f"the plan's network costs nothing at the prices of {prices.source!r}, so that no "
+                f"{name} costs the same; give its parts a price (transceiver, nic, "
+                "patch-panel-port)"
+            )
         bandwidth = equal_cost_fat_tree_bandwidth(target, n, prices, oversubscription=ratio)
         real: Callable[[], Fabric] | None = None
         even = ""

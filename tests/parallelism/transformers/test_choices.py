@@ -79,6 +79,18 @@ def test_a_schedule_without_stages_is_asked_for_in_vain():
     layouts = enumerate_layouts(MODEL, 16, 8, 64, 4096, chosen)
     assert chosen.without_effect(layouts) == ["schedule eager-1f1b"]
     assert Choices(pipeline=(1,)).without_effect(layouts) == []
+    assert {layout.schedule for layout in layouts} == {"1f1b"}
+
+
+def test_without_stages_the_order_of_schedules_changes_nothing():
+    # Such a rank would keep all microbatches of gpipe, and add up gradients later in zero-bubble.
+    found = [
+        enumerate_layouts(MODEL, 16, 8, 64, 4096, Choices(pipeline=(1, 2), schedules=schedules))
+        for schedules in (("1f1b", "gpipe"), ("gpipe", "1f1b"), ("gpipe",), ("zero-bubble",))
+    ]
+    alone = [[layout for layout in each if layout.pipeline == 1] for each in found]
+    assert alone[0] and all(each == alone[0] for each in alone)
+    assert set(found[0]) == set(found[1])
 
 
 def test_models_without_latent_attention_have_no_up_projections_to_do_again():

@@ -288,7 +288,7 @@ def test_the_sequence_keeps_to_positions() -> None:
     [
         ({"model_type": "mamba"}, "'model_type' is 'mamba'"),
         ({"model_type": "lama"}, "the nearest being 'llama'"),
-        ({"model_type": None}, "'model_type' is missing"),
+        ({"model_type": None}, "'model_type' is missing; add it"),
         ({"hidden_size": None}, "'hidden_size' is missing"),
         ({"intermediate_size": "big"}, "'intermediate_size' is 'big'"),
         ({"num_hidden_layers": 0}, "at least 1"),

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import topoopt as to
-from codesign_base import InfeasibleError
+from codesign_base import InfeasibleError, InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric import IDEAL, Fabric, score
 from topoopt.fabrics import baselines
 from topoopt.fabrics.baselines import EXPANDER_UP_TO, PLAN_BASELINES, usual_baselines
 from topoopt.plan.recorded import left_out_notes
-from topoopt.problem.prices import default_prices
+from topoopt.problem.prices import PriceTable, default_prices
 from topoopt.topology.fabrics import even_fat_tree, fat_tree
 
 
@@ -65,6 +65,14 @@ def test_fat_trees_of_many_servers_say_where_distances_are_alike(monkeypatch):
     full = to.Cluster(servers=16, degree=4, bandwidth="100Gbps")
     exact = baselines.baseline_fabric("fat-tree", full, default_prices(), 0)
     assert "as far apart" not in exact.note and exact.fabric.network.switches > 1
+
+
+def test_a_network_that_costs_nothing_has_no_fat_tree_of_its_cost():
+    free = dict.fromkeys(default_prices().usd, ((10000000000.0, 0.0), (50000000000.0, 0.0)))
+    free["switch-port"] = ((1e10, 200.0), (5e10, 400.0))
+    cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    with pytest.raises(InputError, match=r"'own'.* no fat-tree costs the same; give"):
+        baselines.baseline_fabric("fat-tree", cluster, PriceTable("own", free), 0)
 
 
 def test_an_expander_of_thousands_of_servers_is_left_out_and_named():

@@ -128,7 +128,7 @@ def _explain_deadline(problem: AllocationProblem, everything: list[int]) -> None
     if not chosen:
         raise InfeasibleError(
             f"the deadline of {format_time(deadline)} is shorter than the iteration without "
-            f"communication, {format_time(fastest)}; give a longer one"
+            f"communication, {format_time(_fastest(problem, []))}; give a longer one"
         )
     raise InfeasibleError(
         f"the deadline of {format_time(deadline)} cannot be met under "

@@ -307,7 +307,7 @@ def test_conflicts_are_named_and_irreducible(texts, names, others):
 def test_deadlines_that_cannot_be_met_are_explained():
     with pytest.raises(InfeasibleError, match=r"'sum\(b\) == 100'.*fastest iteration takes"):
         solve(question(["sum(b) == 100", "b0 <= 900"], "cost", 0.26))
-    with pytest.raises(InfeasibleError, match="without communication"):
+    with pytest.raises(InfeasibleError, match="without communication, 250 ms; give"):
         solve(question(["sum(b) == 100"], "time", 0.2))
     with pytest.raises(InputError, match="deadline is nan"):
         solve(question(["sum(b) == 100"], "time", float("nan")))
