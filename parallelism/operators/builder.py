@@ -30,7 +30,7 @@ def legal_splits(*pairs: tuple[Mode, int]) -> tuple[Split, ...]:
     return tuple(Split(mode, extent) for mode, extent in pairs if extent > 1)
 
 
-def _whole_outputs(splits: tuple[Split, ...]) -> tuple[Split, ...]:
+def _whole(splits: tuple[Split, ...]) -> tuple[Split, ...]:
     summed = (Mode.REDUCTION, Mode.HEADS)
     return tuple(split for split in splits if split.mode not in summed)
 
@@ -74,12 +74,13 @@ class GraphBuilder:
     def build(self) -> ModelGraph:
         """Return the finished graph.
 
-        Concatenations may be split by channels where `mixed_later` holds. Nothing would add the
-        partial sums of an operator that none reads, so it may not be split into any.
+        Concatenations may be split by channels where `mixed_later` holds. Nothing sends the
+        partial sums of an operator that none reads, so it may be split into such only where they
+        are of one feature: a number a sample or position, which adds nothing to speak of.
         """
         read = {source for op in self._operators for source in op.inputs}
         operators = [
-            op if index in read else replace(op, splits=_whole_outputs(op.splits))
+            op if index in read or op.features == 1 else replace(op, splits=_whole(op.splits))
             for index, op in enumerate(self._operators)
         ]
         operators = [

@@ -116,13 +116,16 @@ def tensor_parallel(
     _place_tables(space, configs)
     changed = False
     by_rows: dict[int, bool] = {}
+    samples = space.servers // degree
     for index, op in enumerate(space.graph.operators):
         if op.sparse or not op.parameters:
             continue
-        choices = [
-            c for c in space.regular_degrees(index) if c[1] == degree and c[2] != Mode.CHANNEL
-        ]
+        legal = space.regular_degrees(index)
+        choices = [c for c in legal if c[1] == degree and c[2] != Mode.CHANNEL]
         if not choices:
+            if not space.graph.consumers[index] and (samples, 1, Mode.OUTPUT) in legal:
+                # With the shards, lest its gradients need rings that nothing else does.
+                configs[index] = space.placed(samples, 1, Mode.OUTPUT)
             continue
         widest = max(c[0] for c in choices)
         modes = {c[2] for c in choices if c[0] == widest}

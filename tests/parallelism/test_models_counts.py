@@ -21,6 +21,7 @@ from parallelism.models import (
     resnet50,
     vgg16,
 )
+from parallelism.operators import elementwise
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.elementwise import add, concat, flatten, multiply, pool
 from parallelism.operators.layers import attention, conv2d, dense, embedding
@@ -167,11 +168,13 @@ def test_splits_of_each_kind() -> None:
     image = build.input(4, 8, 8)
     x = conv2d(build, "conv", image, 6, 3)
     flatten(build, "flat", x)
-    embedding(build, "table", 100, 16)
-    attention(build, "heads", build.input(5, 12), heads=3)
+    rows = embedding(build, "table", 100, 16)
+    mixed = attention(build, "heads", build.input(5, 12), heads=3)
     dense(build, "one", build.input(7), 1)
+    for name, read in (("rows", rows), ("mixed", mixed)):
+        elementwise.softmax(build, name, read)
     found = [[(s.mode, s.extent) for s in op.splits] for op in build.build().operators]
-    assert found == [
+    assert found[:5] == [
         [(Mode.OUTPUT, 6)],
         [(Mode.CHANNEL, 6)],
         [(Mode.OUTPUT, 16), (Mode.REDUCTION, 100)],
@@ -277,3 +280,20 @@ def test_tables_of_unequal_widths_send_and_hold_as_much():
         ((2,), 20), ((4,), 40), ((8,), 80)
     ]  # fmt: skip
     assert next(op for op in graph.operators if op.name == "concat").output_shape == (20,)
+
+
+def test_only_what_is_read_is_split_into_partial_sums() -> None:
+    def modes(name: str, out: int, *, softmax: bool) -> set[Mode]:
+        build = GraphBuilder("two", batch_per_gpu=4)
+        last = dense(build, "last", dense(build, "first", build.input(8), 16), out)
+        if softmax:
+            elementwise.softmax(build, "softmax", last)
+        graph = build.build()
+        return {split.mode for split in graph.operators[graph.index(name)].splits}
+
+    both = {Mode.OUTPUT, Mode.REDUCTION}
+    assert modes("first", 12, softmax=False) == both
+    assert modes("last", 12, softmax=False) == {Mode.OUTPUT}
+    assert modes("last", 12, softmax=True) == both
+    # One number a sample is no traffic to speak of.
+    assert modes("last", 1, softmax=False) == {Mode.REDUCTION}

@@ -11,6 +11,7 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import CHOSEN_UP_TO
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel
+from topoopt.topology.cycles import cycle_wirings
 from topoopt.topology.exchange_groups import exchange_wirings
 from topoopt.topology.finder import Selection, Topology, find_topology
 from topoopt.topology.split import main_traffic
@@ -108,9 +109,9 @@ def wirings(
     # Groups that all exchange among themselves, as tokens go to experts. For operators this
     # has made no plan faster, at up to a tenth of the search's time.
     if problem.family.enumerated:
-        yield from exchange_wirings(
-            traffic, cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model
-        )
+        ports = (cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model)
+        yield from exchange_wirings(traffic, *ports)
+        yield from cycle_wirings(cluster.servers, *ports)
     # Nor is it slower than on the wiring that the paper describes.
     yield built(cluster, whole, None, like="paper")
 
