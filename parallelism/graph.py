@@ -167,18 +167,23 @@ class ModelGraph:
         The setting's batch size per GPU, the default of a job.
     element_bytes : int
         Bytes of a parameter, activation or gradient element (4 = fp32).
+    shared : tuple of tuple of int
+        Operators that use the same weights, which one of them has as its parameters. They are
+        divided alike, on the same servers, where all copies have one gradient.
 
     Raises
     ------
     InputError
         If there is no operator, names repeat, an input does not come earlier, a count is
-        negative, or slices of a concatenation are never brought together.
+        negative, slices of a concatenation are never brought together, or operators that share
+        weights are not several different ones.
     """
 
     name: str
     operators: tuple[Operator, ...]
     batch_per_gpu: int
     element_bytes: int = 4
+    shared: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.operators:
@@ -218,6 +223,13 @@ class ModelGraph:
                     f"model {self.name!r}: concatenation {op.name!r} may be split by channels, "
                     "but no operator that is read needs all of them; leave that split out"
                 )
+        sharing = [index for group in self.shared for index in group]
+        known = all(0 <= index < len(self.operators) for index in sharing)
+        if not known or len(set(sharing)) < len(sharing) or any(len(g) < 2 for g in self.shared):
+            raise InputError(
+                f"model {self.name!r}: operators that share weights are {list(self.shared)}; give "
+                "two or more of its operators in each group, and none twice"
+            )
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:

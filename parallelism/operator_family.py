@@ -15,7 +15,7 @@ from parallelism.device import ComputeModel, Server
 from parallelism.iterations import accumulate
 from parallelism.optimizer import Optimizer
 from parallelism.profile import ProfileModel
-from parallelism.strategy import Strategy, check_legal
+from parallelism.strategy import Strategy, check_legal, parted
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 
 if TYPE_CHECKING:
@@ -141,8 +141,12 @@ class OperatorFamily:
         return float(self.builder.device_seconds(strategy).max())
 
     def memory(self, strategy: Strategy) -> Floats:
-        """Return the bytes that a GPU of each server needs; see `TaskGraphBuilder.memory`."""
-        if not self._divides(strategy, self.microbatches):
+        """Return the bytes that a GPU of each server needs; see `TaskGraphBuilder.memory`.
+
+        Infinite for what is never trained so: operators of the same weights divided differently.
+        """
+        apart = parted(self.builder.graph, strategy) is not None
+        if apart or not self._divides(strategy, self.microbatches):
             return np.full(self.servers, np.inf)
         return self.builder.memory(strategy)
 

@@ -1,6 +1,7 @@
 """Models by operators and their strategies as plan files hold them."""
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -42,6 +43,7 @@ class ModelRecord:
     batch_per_gpu: Whole
     element_bytes: Whole
     operators: list[ModelOperator]
+    shared: list[list[Count]] = field(default_factory=list)
 
 
 @checked(frozen=True, config=STRICT)
@@ -121,7 +123,8 @@ def model_record(graph: ModelGraph) -> ModelRecord:
         )
         for op in graph.operators
     ]
-    return ModelRecord(graph.name, graph.batch_per_gpu, graph.element_bytes, operators)
+    shared = [list(group) for group in graph.shared]
+    return ModelRecord(graph.name, graph.batch_per_gpu, graph.element_bytes, operators, shared)
 
 
 def rebuild_model(record: ModelRecord) -> ModelGraph:
@@ -139,7 +142,10 @@ def rebuild_model(record: ModelRecord) -> ModelGraph:
                 **{name: getattr(op, name) for name in (*_SAME, *_AMOUNTS)},
             )
         )
-    return ModelGraph(record.name, tuple(operators), record.batch_per_gpu, record.element_bytes)
+    return ModelGraph(
+        record.name, tuple(operators), record.batch_per_gpu, record.element_bytes,
+        tuple(tuple(group) for group in record.shared),
+    )  # fmt: skip
 
 
 def mode_named(name: str) -> Mode:

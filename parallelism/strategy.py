@@ -74,6 +74,28 @@ class Strategy:
         return Strategy(tuple(configs))
 
 
+def parted(graph: ModelGraph, strategy: Strategy) -> tuple[int, int] | None:
+    """Return two operators of the same weights that a strategy divides differently; None without.
+
+    Parameters
+    ----------
+    graph : ModelGraph
+    strategy : Strategy
+
+    Returns
+    -------
+    (int, int) or None
+    """
+    for first, *others in graph.shared:
+        mine = strategy.configs[first]
+        for other in others:
+            theirs = strategy.configs[other]
+            alike = mine.parameter == 1 or mine.mode is theirs.mode
+            if (mine.parameter, mine.servers) != (theirs.parameter, theirs.servers) or not alike:
+                return first, other
+    return None
+
+
 def check_legal(graph: ModelGraph, strategy: Strategy, servers: int, batch: int) -> None:
     """Check that a strategy is legal for a model on so many servers.
 
@@ -91,7 +113,8 @@ def check_legal(graph: ModelGraph, strategy: Strategy, servers: int, batch: int)
     InputError
         Naming the operator and the rule it breaks: one configuration an operator, positive
         degrees, a part a distinct existing server, sample degree dividing the batch, parameter
-        degree dividing the extent of a split that the operator has.
+        degree dividing the extent of a split that the operator has, operators of the same weights
+        alike.
     """
     if len(strategy.configs) != len(graph.operators):
         raise InputError(
@@ -129,3 +152,10 @@ def check_legal(graph: ModelGraph, strategy: Strategy, servers: int, batch: int)
                     f"{config.mode.name.lower()}; "
                     f"legal splits: {[(s.mode.name.lower(), s.extent) for s in op.splits]}"
                 )
+    apart = parted(graph, strategy)
+    if apart is not None:
+        first, other = (graph.operators[index].name for index in apart)
+        raise InputError(
+            f"strategy of operator {other!r}: it uses the weights of {first!r}; give both the same "
+            "parts on the same servers"
+        )

@@ -141,6 +141,7 @@ class Recorder:
     elsewhere: frozenset[str] = frozenset()
     _operators: list[_Pending] = field(default_factory=list)
     _claimed: set[str] = field(default_factory=set)
+    _users: dict[str, list[int]] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
 
     def sample(self, elements: int) -> float:
@@ -197,6 +198,7 @@ class Recorder:
         """Record an operator from counts of one sample, and return its output."""
         inputs = list(dict.fromkeys(v.operator for v in call.batched if v.operator is not None))
         names = frozenset[str]().union(*(value.parameters for value in call.values()))
+        self._used(names, len(self._operators))
         if kind is OperatorKind.EMBEDDING:
             names -= self.elsewhere
             if not names:
@@ -222,9 +224,9 @@ class Recorder:
         if len(batched) == 1 and batched[0].operator is not None and batched[0].alone:
             made = self._operators[batched[0].operator]
             if made.kind in _FUSING and batched[0].elements == call.out_elements:
-                made.parameters += self._claim(
-                    frozenset[str]().union(*(value.parameters for value in call.values()))
-                )
+                names = frozenset[str]().union(*(value.parameters for value in call.values()))
+                self._used(names, batched[0].operator)
+                made.parameters += self._claim(names)
                 if made.kind not in _UNCOUNTED:
                     more = self.sample(call.out_elements)
                     made.flops = (made.flops[0] + more, made.flops[1] + more)
@@ -254,7 +256,14 @@ class Recorder:
                 flops=op.flops, elements=op.elements, byte_counts=(op.byte_counts,) * 2,
                 parameters=op.parameters, splits=op.splits, sparse=op.sparse, profile_key=op.key,
             )  # fmt: skip
+        for name, operators in self._users.items():
+            build.share(name, *operators)
         return build.build()
+
+    def _used(self, names: frozenset[str], operator: int) -> None:
+        for name in sorted(names):
+            if self.sizes.get(name, 0):
+                self._users.setdefault(name, []).append(operator)
 
     def _claim(self, names: frozenset[str]) -> int:
         """Return the parameters among these that no operator before holds."""

@@ -69,6 +69,7 @@ class GraphBuilder:
         self._batch_per_gpu = batch_per_gpu
         self._element_bytes = element_bytes
         self._operators: list[Operator] = []
+        self._shared: dict[str, list[int]] = {}
         self.reused = False
 
     def build(self) -> ModelGraph:
@@ -87,7 +88,35 @@ class GraphBuilder:
             op if mixed or op.kind is not OperatorKind.CONCAT else replace(op, splits=())
             for op, mixed in zip(operators, mixed_later(operators), strict=True)
         ]
-        return ModelGraph(self._name, tuple(operators), self._batch_per_gpu, self._element_bytes)
+        return ModelGraph(
+            self._name, tuple(operators), self._batch_per_gpu, self._element_bytes, self._groups()
+        )
+
+    def share(self, weights: str, *operators: int | None) -> None:
+        """Note that operators use some weights, beside those that were said to before.
+
+        Parameters
+        ----------
+        weights : str
+            Any name for them.
+        *operators : int or None
+            Indices, of which one has the parameters; None is of no operator.
+        """
+        known = self._shared.setdefault(weights, [])
+        known.extend(index for index in operators if index is not None)
+
+    def _groups(self) -> tuple[tuple[int, ...], ...]:
+        """Return the operators that weights join, directly or through each other."""
+        groups: list[set[int]] = []
+        for operators in self._shared.values():
+            joined = set(operators).union(*(g for g in groups if g & set(operators)))
+            groups = [*(g for g in groups if not g & joined), joined]
+        return tuple(sorted(tuple(sorted(group)) for group in groups if len(group) > 1))
+
+    @property
+    def operators(self) -> int:
+        """Operators so far."""
+        return len(self._operators)
 
     def input(self, *shape: int) -> Tensor:
         """Return a model input of one sample's shape; it is not an operator."""

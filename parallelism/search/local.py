@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from parallelism.graph import Mode
-from parallelism.search.mcmc import Change, Score
+from parallelism.search.mcmc import Score
 from parallelism.search.moves import assign, moved
 from parallelism.search.regions import Region, Regions
 from parallelism.search.replayed import Replayed
 from parallelism.search.slices import all_sliced
-from parallelism.search.space import StrategySpace
+from parallelism.search.space import Change, StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
 
 # Placements of one pair of degrees that a sweep tries; of more, a spread.

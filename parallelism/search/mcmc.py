@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parallelism.search.space import StrategySpace
+from parallelism.search.space import Change, StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
 
 # Strategy and the largest time of interest to seconds. Beyond that limit any time above it may
 # be returned (a scorer can stop early), and infinity where the strategy does not fit.
 Score = Callable[[Strategy, float], float]
-Change = list[tuple[int, OperatorConfig]]
 
 
 @dataclass(frozen=True)
@@ -78,18 +77,24 @@ def propose(
     Returns
     -------
     list of (int, OperatorConfig)
-        Operators that change; empty if the move has no effect.
+        Operators that change, and those that use their weights; empty if the move has no effect.
     """
+    return _really(strategy, space.following(_proposed(space, strategy, rng, plain=plain)))
+
+
+def _proposed(
+    space: StrategySpace, strategy: Strategy, rng: np.random.Generator, *, plain: bool
+) -> Change:
     count = len(strategy.configs)
     index = int(rng.integers(count))
     kind = rng.random()
     if kind < (0.6 if plain else 0.25):
-        return _really(strategy, [(index, space.random_config(index, rng))])
+        return [(index, space.random_config(index, rng))]
     if kind < (1.0 if plain else 0.5):
-        return _really(strategy, _propagate(space, strategy, index, rng))
+        return _propagate(space, strategy, index, rng)
     if kind < 0.75:
         config = space.random_config(index, rng)
-        return _really(strategy, [(i, config) for i in space.alike[index]])
+        return [(i, config) for i in space.alike[index]]
     if kind < 0.9:
         config = strategy.configs[index]
         moved = space.placed(
@@ -100,12 +105,12 @@ def propose(
             contiguous=bool(rng.integers(2)),
             adjacent=bool(rng.integers(2)),
         )
-        return _really(strategy, [(index, moved)])
+        return [(index, moved)]
     single = [i for i, c in enumerate(strategy.configs) if c.parts == 1]
     if len(single) < 2:
         return []
     a, b = (int(v) for v in rng.choice(single, size=2, replace=False))
-    return _really(strategy, [(a, strategy.configs[b]), (b, strategy.configs[a])])
+    return [(a, strategy.configs[b]), (b, strategy.configs[a])]
 
 
 def _really(strategy: Strategy, change: Change) -> Change:

@@ -3,9 +3,9 @@
 import numpy as np
 
 from parallelism.graph import Mode
-from parallelism.search.mcmc import Change, propose
+from parallelism.search.mcmc import propose
 from parallelism.search.regions import Region, Regions
-from parallelism.search.space import StrategySpace
+from parallelism.search.space import Change, StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
 
 
@@ -148,8 +148,14 @@ def propose_region(
     Returns
     -------
     list of (int, OperatorConfig)
-        Operators that change; empty if the move has no effect.
+        Operators that change, and those that use their weights; empty if the move has no effect.
     """
+    return space.following(_proposed(space, regions, strategy, rng))
+
+
+def _proposed(
+    space: StrategySpace, regions: Regions, strategy: Strategy, rng: np.random.Generator
+) -> Change:
     kind = rng.random()
     if kind < 0.25:
         return propose(space, strategy, rng)

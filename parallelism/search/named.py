@@ -223,8 +223,13 @@ def named_strategies(space: StrategySpace) -> dict[str, Strategy]:
     Returns
     -------
     dict
-        Some may not fit in memory; the caller checks.
+        Some may not fit in memory; the caller checks. Operators of the same weights are
+        data-parallel where they would be divided differently.
     """
+    return {name: space.together(strategy) for name, strategy in _named(space).items()}
+
+
+def _named(space: StrategySpace) -> dict[str, Strategy]:
     found = {"data-parallel": data_parallel(space)}
     tables = sum(op.sparse for op in space.graph.operators)
     has_tables = tables > 0

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from parallelism.graph import Mode
-from parallelism.search.mcmc import Change
-from parallelism.search.space import StrategySpace
+from parallelism.search.space import Change, StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
 
 

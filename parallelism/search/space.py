@@ -11,6 +11,8 @@ from parallelism.strategy import OperatorConfig, Strategy
 
 Degrees = tuple[int, int, Mode]
 """Parts along the samples and along the parameters, and how the latter are split."""
+Change = list[tuple[int, OperatorConfig]]
+"""Operators and their new configurations."""
 
 
 def legal_degrees(
@@ -241,6 +243,50 @@ class StrategySpace:
     def allows(self, index: int, config: OperatorConfig) -> bool:
         """Whether the degrees of a configuration are among an operator's choices."""
         return (config.sample, config.parameter, config.mode) in self._degrees[index]
+
+    def together(self, strategy: Strategy) -> Strategy:
+        """Return a strategy with data parallelism where it divides the same weights differently.
+
+        Parameters
+        ----------
+        strategy : Strategy
+
+        Returns
+        -------
+        Strategy
+        """
+        apart = set[int]()
+        for group in self.graph.shared:
+            if len({strategy.configs[index] for index in group}) > 1:
+                apart.update(group)
+        widest = max(s for s in divisors(self.batch, self.servers) if self.servers % s == 0)
+        config = self.placed(widest, 1, Mode.OUTPUT)
+        return strategy.replace((index, config) for index in sorted(apart)) if apart else strategy
+
+    def following(self, change: Change) -> Change:
+        """Return a change that operators follow which use the weights of those it names.
+
+        Parameters
+        ----------
+        change : list of (int, OperatorConfig)
+
+        Returns
+        -------
+        list of (int, OperatorConfig)
+            Of several of one group the last decides; where another does not allow it, none of
+            the group changes.
+        """
+        changed = dict(change)
+        for group in self.graph.shared:
+            named = [index for index in changed if index in group]
+            if not named:
+                continue
+            config = changed[named[-1]]
+            if all(self.allows(index, config) for index in group):
+                changed.update(dict.fromkeys(group, config))
+            else:
+                changed = {index: each for index, each in changed.items() if index not in group}
+        return list(changed.items())
 
     @cached_property
     def neighbours(self) -> tuple[tuple[int, ...], ...]:

@@ -102,10 +102,14 @@ def model_graph(
         dense(build, "classifier", normed, model.classes, first_only=True)
     elif model.vocabulary:
         logits = dense(build, "vocabulary_projection", normed, model.vocabulary, bias=False)
+        build.share("embedding" if model.tied else "projection", logits.operator)
         softmax_split(build, "loss", logits)
     for number in range(model.mtp_layers):
         build.reused = model.mtp_repeated and number > 0
+        begin = build.operators
         x = _predict_further(build, model, f"mtp_{number}", x)
+        for place in range(build.operators - begin if model.mtp_repeated else 0):
+            build.share(f"mtp_{place}", begin + place)
     return build.build()
 
 
@@ -125,6 +129,7 @@ def _predict_further(build: GraphBuilder, model: Transformer, at: str, x: Tensor
     logits = dense(
         build, f"{at}_vocabulary_projection", normed, model.vocabulary, bias=False, reused=True
     )
+    build.share("embedding" if model.tied else "projection", logits.operator)
     softmax_split(build, f"{at}_loss", logits)
     return x
 
@@ -139,6 +144,7 @@ def _embed(build: GraphBuilder, model: Transformer) -> Tensor:
         x = _lookup(build, model, "token_lookup")
     else:
         x = embedding(build, "token_embedding", model.vocabulary, hidden, positions=tokens)
+        build.share("embedding", x.operator)
     if model.positions or model.patch:
         first = hidden if model.patch else 0
         x = build.append(
@@ -155,11 +161,13 @@ def _lookup(build: GraphBuilder, model: Transformer, name: str) -> Tensor:
     """Look tokens up in an embedding whose parameters another operator has."""
     tokens, hidden = model.sequence, model.hidden
     indices = float(INDEX_BYTES * tokens)
-    return build.append(
+    found = build.append(
         name, OperatorKind.EMBEDDING, [], (tokens, hidden),
         elements=(2 * tokens * hidden, 3 * tokens * hidden), byte_counts=(indices, indices),
         profile_key=f"Lookup_{model.vocabulary}x{hidden}",
     )  # fmt: skip
+    build.share("embedding", found.operator)
+    return found
 
 
 def _norm(build: GraphBuilder, model: Transformer, name: str, x: Tensor) -> Tensor:

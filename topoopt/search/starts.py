@@ -37,7 +37,7 @@ def starting_strategies(
     if names is not None:
         named = {name: strategy for name, strategy in named.items() if name in names}
     if all(family.memory(strategy).max() > family.memory_limit for strategy in named.values()):
-        named[LEAST_MEMORY] = least_memory(space, family.builder.part_memory)
+        named[LEAST_MEMORY] = space.together(least_memory(space, family.builder.part_memory))
     return {name: space.intern(strategy) for name, strategy in named.items()}
 
 
