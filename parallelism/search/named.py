@@ -123,7 +123,8 @@ def tensor_parallel(
         legal = space.regular_degrees(index)
         choices = [c for c in legal if c[1] == degree and c[2] != Mode.CHANNEL]
         if not choices:
-            if not space.graph.consumers[index] and (samples, 1, Mode.OUTPUT) in legal:
+            read = space.graph.consumers[index]
+            if op.splits and not read and (samples, 1, Mode.OUTPUT) in legal:
                 # With the shards, lest its gradients need rings that nothing else does.
                 configs[index] = space.placed(samples, 1, Mode.OUTPUT)
             continue

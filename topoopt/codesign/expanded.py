@@ -50,10 +50,10 @@ def faster_than_expander(
     if best.bounded or there >= here:
         return None
     strategy = best.parallelization
-    pairs = [_as_there(problem, named[0], strategy)]
+    # With rings first: of equal times theirs can be deployed as they are.
     anew = Rewirer(problem).wire(strategy, "search")
-    if anew is not None:
-        pairs.append(anew)
+    pairs = [] if anew is None else [anew]
+    pairs.append(_as_there(problem, named[0], strategy))
     if not timed:
         fastest = min(pairs, key=lambda pair: pair.time)
         return (fastest, None) if fastest.time < here else None
