@@ -289,6 +289,23 @@ def test_a_loss_reads_each_sample_once(loss) -> None:
     assert (last.forward_bytes, last.backward_bytes) == (4 * 11, 2 * 4 * 11)
 
 
+def test_a_layer_that_is_applied_again_shares_its_weights() -> None:
+    class Again(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.layer = nn.Embedding(20, 6), nn.Linear(6, 6)
+            self.norm = nn.LayerNorm(6)
+
+        def forward(self, x):
+            x = self.norm(self.layer(self.norm(self.layer(self.table(x)))))
+            return x @ self.table.weight.t()
+
+    graph = capture(Again(), tokens(2, 5))
+    names = [[graph.operators[index].name for index in group] for group in graph.shared]
+    assert names == [["table", "matmul"], ["layer", "layer_2"], ["norm", "norm_2"]]
+    assert graph.parameters == 20 * 6 + 6 * 7 + 2 * 6
+
+
 def test_a_mean_over_the_batch_is_read_sample_by_sample() -> None:
     graph = capture(Small(lambda m, x: (x.mean(0) ** 2).sum()), torch.zeros(4, 50))
     assert [op.forward_bytes for op in graph.operators] == [4 * (50 + 50), 4 * (50 + 1)]

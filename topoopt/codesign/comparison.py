@@ -23,8 +23,9 @@ from topoopt.fabrics.baselines import (
     file_fabric,
     is_network_file,
 )
+from topoopt.plan.plan import Plan
 from topoopt.plan.records import Timed
-from topoopt.plan.summary import parallelization_text
+from topoopt.plan.summary import has_schedule, parallelization_text
 from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
 from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
@@ -307,7 +308,7 @@ def compare(
             1.0,
             plan.cost_usd,
             cluster.port_rate,
-            parallelization_text(plan.parallelization, plan.origin),
+            parallelization_text(plan.parallelization, plan.origin) + _plainly(plan),
         )
     ]
     rows += [
@@ -337,3 +338,10 @@ def compare(
         kind=plan.job.kind,
         plan=None if plan_file is None else str(plan_file),
     )
+
+
+def _plainly(plan: Plan) -> str:
+    """Say what the others are compared with, if it is not the plan's own time."""
+    if not has_schedule(plan):
+        return ""
+    return f"; without its schedule, as the others are, {format_time(plan.schedule.plain_time_s)}"

@@ -15,6 +15,7 @@ from topoopt.plan.summary import (
     cables_text,
     comparison_rows,
     fabric_lines,
+    has_schedule,
     headline,
     memory_text,
     parallelization_lines,
@@ -140,7 +141,8 @@ def _against(plan: Plan) -> str:
         for name, base in list(plan.baselines.items())[:3]
     ]
     more = f" and {len(plan.baselines) - 3} more" if len(plan.baselines) > 3 else ""
-    return ", ".join(words) + more
+    plain = "; without its schedule, as they are" * has_schedule(plan)
+    return ", ".join(words) + more + plain
 
 
 def _split(plan: Plan) -> str:

@@ -124,8 +124,18 @@ class Plan(Timed):
     version: str
     schema_version: int = SCHEMA_VERSION
 
+    @property
+    def scheduled_apart(self) -> bool:
+        """Whether the plan has a schedule, chosen for it alone, that other fabrics have not."""
+        return self.search.options.schedule in ("barrier", "auto")
+
     def relative_time(self, base: Baseline) -> float:
-        """Return the time on another fabric over the plan's, both of packets or both fluid."""
+        """Return the time on another fabric over the plan's, both of packets or both fluid.
+
+        Where only the plan has a schedule, both are plain.
+        """
+        if self.scheduled_apart:
+            return base.iteration_time_s / self.schedule.plain_time_s
         if self.packet_time_s is None or base.packet_time_s is None:
             return base.iteration_time_s / self.iteration_time_s
         return base.packet_time_s / self.packet_time_s

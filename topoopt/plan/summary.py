@@ -233,7 +233,14 @@ def schedule_lines(plan: Plan) -> list[str]:
     if schedule == Schedule.plain():
         return []
     before = format_time(plan.schedule.plain_time_s)
-    return [f"schedule: {schedule.describe()}; plain {before}"]
+    against = ", which other fabrics are compared with" * has_schedule(plan)
+    return [f"schedule: {schedule.describe()}; plain {before}{against}"]
+
+
+def has_schedule(plan: Plan) -> bool:
+    """Say whether a plan has a schedule that what it is compared with has not."""
+    plain = rebuild_schedule(plan.schedule) == Schedule.plain()
+    return plan.scheduled_apart and not plain and bool(plan.baselines)
 
 
 def _rates(plan: Plan) -> str:

@@ -153,6 +153,26 @@ def test_a_schedule_that_loses_is_said_to(plain, slower):
     assert (f"takes {format_time(1.0)} under the plain schedule, 1.5 s" in notes[0]) is slower
 
 
+def test_what_has_no_schedule_is_compared_with_the_plan_without_one():
+    plan = shared_plan()
+    base = plan.baselines["ideal-switch"]
+    schedule = replace(plan.schedule, network="transfers-first", plain_time_s=2.0)
+    options = replace(plan.search.options, schedule="auto")
+    mine = replace(
+        plan, packet_time_s=None, iteration_time_s=1.0, schedule=schedule,
+        baselines={"ideal-switch": replace(base, packet_time_s=None, iteration_time_s=2.0)},
+        search=replace(plan.search, options=options),
+    )  # fmt: skip
+    (other,) = mine.baselines.values()
+    assert mine.relative_time(other) == 1.0
+    assert str(mine).splitlines()[2].endswith("; without its schedule, as they are")
+    assert "plain 2 s, which other fabrics are compared with" in mine.summary()
+    # Gradients are fused on other fabrics as well.
+    same = replace(mine, search=replace(plan.search, options=replace(options, schedule="fused")))
+    assert same.relative_time(other) == 2.0
+    assert "without its schedule" not in str(same)
+
+
 def test_what_must_not_be_missed_is_said():
     plan = shared_plan()
     cut = replace(plan, search=replace(plan.search, interrupted=True))
