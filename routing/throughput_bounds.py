@@ -156,7 +156,8 @@ def _least_of_rings(demand: "Floats | csr_array") -> float:
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
-    pairs = csr_array(demand)
+    pairs = csr_array(demand, copy=True)
+    pairs.eliminate_zeros()
     _, ring = connected_components(pairs, directed=False)
     both = np.asarray(csr_array(pairs.minimum(pairs.T)).sum(axis=1))
     return float(pairs.sum() + ((np.bincount(ring)[ring] / 2.0 - 1.0) * both).sum())

@@ -339,6 +339,7 @@ class _Walker:
 
     def _record(self, node: Any, call: Operation) -> Traced:
         operation = call.operation
+        self.recorder.at = f"operation {operation!r} of {call.label!r}"
         if operation in aten.CREATIONS or not call.batched:
             return self.recorder.fixed(call)
         if operation in aten.VIEWS or getattr(node.target, "is_view", False):

@@ -39,6 +39,8 @@ class Traced:
         Parameters that a value which depends on no input is made of.
     alone : bool
         Whether only one reader sees the operator's output, through this value.
+    derived : bool
+        Whether a value of parameters is not the parameter itself, but its transpose or the like.
     """
 
     shape: tuple[int, ...]
@@ -46,6 +48,7 @@ class Traced:
     batched: bool = False
     parameters: frozenset[str] = frozenset()
     alone: bool = False
+    derived: bool = False
 
     @property
     def elements(self) -> int:
@@ -134,6 +137,8 @@ class Recorder:
         Elements of every trainable parameter.
     elsewhere : frozenset of str
         Parameters of lookups that another operator uses as well, which holds them.
+    at : str
+        The operation that is being recorded, for errors.
     """
 
     batch: int
@@ -141,11 +146,24 @@ class Recorder:
     elsewhere: frozenset[str] = frozenset()
     _operators: list[_Pending] = field(default_factory=list)
     _claimed: set[str] = field(default_factory=set)
-    _users: dict[str, list[int]] = field(default_factory=dict)
+    # Operators that use each parameter, and whether as it is, in which operation.
+    _users: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    at: str = ""
     _names: dict[str, int] = field(default_factory=dict)
 
     def sample(self, elements: int) -> float:
-        """Return the share of one sample of a product; what holds no batch belongs to each."""
+        """Return the share of one sample of a product; what holds no batch belongs to each.
+
+        Raises
+        ------
+        InputError
+            If there is one for every pair of samples.
+        """
+        if elements and elements % self.batch**2 == 0:
+            raise InputError(
+                f"capture: {self.at} counts every pair of samples, more a sample the larger the "
+                "batch is; leave it out, as by capturing the module without such a loss"
+            )
         if elements % self.batch:
             return elements
         return elements / self.batch
@@ -158,12 +176,7 @@ class Recorder:
         """Return the shape of one sample of an output, of one to three axes."""
         extents = list(call.shape)
         axes = [axis for axis, extent in enumerate(extents) if extent % self.batch == 0 < extent]
-        if math.prod(extents) % self.batch**2 == 0 < math.prod(extents):
-            raise InputError(
-                f"capture: operation {call.operation!r} of {call.label!r} has an output for every "
-                "pair of samples, more a sample the larger the batch is; leave it out, as by "
-                "capturing the module without such a loss"
-            )
+        self.sample(math.prod(extents))
         for axis in axes:
             extents[axis] //= self.batch
             if extents[axis] == 1:
@@ -181,7 +194,7 @@ class Recorder:
     def fixed(self, call: Operation) -> Traced:
         """Return a value that depends on no model input."""
         made_of = frozenset[str]().union(*(value.parameters for value in call.values()))
-        return Traced(call.shape, None, False, made_of)
+        return Traced(call.shape, None, False, made_of, derived=True)
 
     def add(
         self,
@@ -198,7 +211,7 @@ class Recorder:
         """Record an operator from counts of one sample, and return its output."""
         inputs = list(dict.fromkeys(v.operator for v in call.batched if v.operator is not None))
         names = frozenset[str]().union(*(value.parameters for value in call.values()))
-        self._used(names, len(self._operators))
+        self._used(names, len(self._operators), call)
         if kind is OperatorKind.EMBEDDING:
             names -= self.elsewhere
             if not names:
@@ -225,7 +238,7 @@ class Recorder:
             made = self._operators[batched[0].operator]
             if made.kind in _FUSING and batched[0].elements == call.out_elements:
                 names = frozenset[str]().union(*(value.parameters for value in call.values()))
-                self._used(names, batched[0].operator)
+                self._used(names, batched[0].operator, call)
                 made.parameters += self._claim(names)
                 if made.kind not in _UNCOUNTED:
                     more = self.sample(call.out_elements)
@@ -250,20 +263,36 @@ class Recorder:
                 "module whose forward pass reads the example inputs"
             )
         build = GraphBuilder(name, batch_per_gpu, element_bytes)
+        self._share(build)
         for op in self._operators:
             build.append(
                 op.name, op.kind, [Tensor((1,), source) for source in op.inputs], op.shape,
                 flops=op.flops, elements=op.elements, byte_counts=(op.byte_counts,) * 2,
                 parameters=op.parameters, splits=op.splits, sparse=op.sparse, profile_key=op.key,
             )  # fmt: skip
-        for name, operators in self._users.items():
-            build.share(name, *operators)
         return build.build()
 
-    def _used(self, names: frozenset[str], operator: int) -> None:
+    def _used(self, names: frozenset[str], operator: int, call: Operation) -> None:
+        derived = any(value.parameters and value.derived for value in call.values())
+        how = "" if derived else call.operation
         for name in sorted(names):
             if self.sizes.get(name, 0):
-                self._users.setdefault(name, []).append(operator)
+                self._users.setdefault(name, []).append((operator, how))
+
+    def _share(self, build: GraphBuilder) -> None:
+        """Note which operators use the same parameters.
+
+        A slice of what one makes is a slice of them only where all use them alike: a transpose,
+        or another operation, has others, so that none of them is split then.
+        """
+        for name, uses in self._users.items():
+            operators = dict.fromkeys(operator for operator, _ in uses)
+            if len(operators) > 1:
+                build.share(name, *operators)
+                ways = {how for _, how in uses}
+                if len(ways) > 1 or ways <= {"", "matmul", "mm", "bmm", "addmm", "einsum"}:
+                    for operator in operators:
+                        self._operators[operator].splits = ()
 
     def _claim(self, names: frozenset[str]) -> int:
         """Return the parameters among these that no operator before holds."""

@@ -91,6 +91,7 @@ class LocalSearch(Replayed):
                     self._order = sorted(order, key=lambda r: 0 < len(self.sweep[r]) < LARGE)
                 self._moves, self._taken = self._begin(), 0
             change = next(self._moves, None)
+            change = None if change is None else self.space.following(change)
             self._taken += 1
             if change is None:
                 self._moves = None

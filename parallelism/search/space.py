@@ -276,6 +276,8 @@ class StrategySpace:
             Of several of one group the last decides; where another does not allow it, none of
             the group changes.
         """
+        if not self.graph.shared:
+            return change
         changed = dict(change)
         for group in self.graph.shared:
             named = [index for index in changed if index in group]

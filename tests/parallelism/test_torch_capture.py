@@ -93,7 +93,8 @@ def test_gpt2_is_the_preset_with_its_tied_embedding_counted_once() -> None:
     assert operator(graph, "wte").parameters == 0
     assert operator(graph, "lm_head").parameters == 50257 * 768
     assert not operator(graph, "wte").sparse
-    assert splits(graph, "lm_head") == {Mode.OUTPUT: 50257, Mode.REDUCTION: 768}
+    # What its lookup cannot be split by, the projection cannot either: they share a table.
+    assert splits(graph, "lm_head") == splits(graph, "wte") == {}
     # Learned positions belong to no sample: the addition holds them.
     assert operator(graph, "add").parameters == 1024 * 768
 
@@ -306,6 +307,13 @@ def test_a_layer_that_is_applied_again_shares_its_weights() -> None:
     assert graph.parameters == 20 * 6 + 6 * 7 + 2 * 6
 
 
+def test_weights_that_are_used_both_ways_are_not_split() -> None:
+    # Columns of the weights are rows of their transpose.
+    graph = capture(Small(lambda m, x: torch.relu(x @ m.weight) @ m.weight.t()), torch.zeros(4, 6))
+    assert graph.shared == ((0, 1),)
+    assert [op.splits for op in graph.operators] == [(), ()]
+
+
 def test_a_mean_over_the_batch_is_read_sample_by_sample() -> None:
     graph = capture(Small(lambda m, x: (x.mean(0) ** 2).sum()), torch.zeros(4, 50))
     assert [op.forward_bytes for op in graph.operators] == [4 * (50 + 50), 4 * (50 + 1)]
@@ -326,7 +334,9 @@ def data_dependent(module, x):
         (lambda: capture(nn.Linear(2, 2), torch.zeros(4, 3)), "cannot trace"),
         (lambda: capture(nn.Linear(2, 2), torch.zeros(4, 3)), "what its forward pass takes"),
         (lambda: capture(nn.Linear(2, 2), torch.zeros(4, 2), element_bytes=3), "give 1, 2, 4 or 8"),
-        (lambda: capture(Small(every_pair), torch.zeros(4, 5)), "an output for every pair of"),
+        (lambda: capture(Small(lambda m, x: torch.einsum("id,jd->d", x, x)), torch.zeros(4, 5)),
+         "operation 'einsum' of 'einsum' counts every pair of"),
+        (lambda: capture(Small(every_pair), torch.zeros(4, 5)), "counts every pair of"),
         (lambda: capture(Small(data_dependent), torch.zeros(2, 5, 6)), "depends on values"),
         (lambda: capture(Small(lambda m, x: m.weight * 2), torch.zeros(2, 5)), "depends on"),
         (lambda: capture(nn.LSTM(4, 4, batch_first=True), torch.zeros(2, 5, 4)), "aten.lstm"),

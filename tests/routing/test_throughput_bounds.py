@@ -177,6 +177,10 @@ def test_answers_on_a_ring_go_round_it() -> None:
     assert least_link_bytes(chain, 1) == 6 * 4 * 3.0 + 2.0
     pairs = np.kron(np.eye(4), np.array([[0.0, 5.0], [5.0, 0.0]]))
     assert least_link_bytes(pairs, 1) == pairs.sum()
+    # A pair that sends nothing joins no rings, be it listed.
+    listed = csr_array(([5.0] * 8 + [0.0], ([*range(8), 1], [1, 0, 3, 2, 5, 4, 7, 6, 2])))
+    assert listed.nnz == 9
+    assert least_link_bytes(listed, 1) == pairs.sum()
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.6])

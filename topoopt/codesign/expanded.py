@@ -60,7 +60,8 @@ def faster_than_expander(
     confirmed: Confirmed[Any] = confirm_pairs(problem, pairs, comparison.beside.report)
     if confirmed.jitter is None or confirmed.jitter.mean >= here:
         return None
-    return confirmed.pair, confirmed
+    both = (*(packets.candidates if packets is not None else ()), *confirmed.candidates)
+    return confirmed.pair, replace(confirmed, candidates=both)
 
 
 def _as_there(problem: Problem[Any], fabric: Fabric, parallelization: Any) -> Pair[Any]:

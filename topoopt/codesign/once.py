@@ -99,7 +99,8 @@ def optimize_once(
     """
     table = default_prices() if prices is None else prices
     family = job.family(cluster.servers)
-    chosen = baseline_fabrics(baselines, cluster, table, seed, options.reconfiguration)
+    given = list(baselines)
+    chosen = baseline_fabrics(given, cluster, table, seed, options.reconfiguration)
     problem: Problem[Any] = Problem(family, cluster, options, seed)
     layouts = isinstance(family, LayoutFamily)
     with (
@@ -117,12 +118,19 @@ def optimize_once(
             scheduled = _schedule(search, result, beside.report)
             packets = _packets(search, result, confirmed, beside.report)
             compared, interrupted = comparison.made()
-            taken = options.scheduling == "plain" and options.faithful is None and not interrupted
-            better = faster_than_expander(comparison, packets) if taken else None
-            if better is not None:
-                result.best, packets = better
-                scheduled = plainly(problem.family, result.best)
-                compared, interrupted = comparison.made()
+            stopped = interrupted or result.interrupted or options.faithful is not None
+            if "expander" in given and options.scheduling == "plain" and not stopped:
+                before = result.best, packets, scheduled, compared
+                try:
+                    better = faster_than_expander(comparison, packets)
+                    if better is not None:
+                        result.best, packets = better
+                        scheduled = plainly(problem.family, result.best)
+                        compared, interrupted = comparison.made()
+                except KeyboardInterrupt:
+                    interrupted = True
+                if interrupted:
+                    result.best, packets, scheduled, compared = before
             try:
                 plain_bound = search.bound() if bound is None else bound.result()
             except KeyboardInterrupt:

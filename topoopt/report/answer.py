@@ -7,7 +7,7 @@ from parallelism.transformers.gpu import fitted_on
 from parallelism.transformers.records import LayoutQuestion
 from topoopt.plan.answer import same_cost
 from topoopt.plan.plan import Plan
-from topoopt.plan.summary import search_text
+from topoopt.plan.summary import has_schedule, search_text
 from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
 
 
@@ -24,7 +24,8 @@ def plan_answer(plan: Plan) -> str:
         same = same_cost(plan, "fat-tree")
         what = "a Fat-tree of the same cost" if same else "the Fat-tree"
         times = "" if f"{ratio:.2f}" == "1.00" else f"{ratio:.2f} times "
-        clauses.append(f"{times}as fast as {what}")
+        plain = ", both without a schedule" * has_schedule(plan)
+        clauses.append(f"{times}as fast as {what}{plain}")
     fluid = "" if plan.packet_time_s is None else "in the fluid model "
     clauses.append(f"{fluid}{plan.gap:.1%} above the lower bound over all plans")
     return f"{words}: {', '.join(clauses)}."

@@ -1,7 +1,7 @@
 """The report of a plan."""
 
 from topoopt.plan.plan import Plan
-from topoopt.plan.summary import packet_text, parallelization_text, ring_word
+from topoopt.plan.summary import has_schedule, packet_text, parallelization_text, ring_word
 from topoopt.problem.units import format_bytes, format_time
 from topoopt.report.answer import family_noun, plan_answer, plan_facts
 from topoopt.report.bars import (
@@ -90,6 +90,12 @@ def baselines(plan: Plan) -> Html:
 
 def _models(plan: Plan) -> str:
     """Say which model the times are of."""
+    if has_schedule(plan):
+        plain = format_time(plan.schedule.plain_time_s)
+        return (
+            "Times are of the fluid model, too. Only the plan has a schedule; the others are "
+            f"compared with the {plain} that it takes without."
+        )
     if plan.packet_time_s is None:
         return "Times are of the fluid model, too."
     return times_text(plan.baselines)

@@ -1,4 +1,4 @@
-"""No plan is slower than the random wiring of its own ports."""
+"""What is faster on the random wiring of the same ports becomes the plan."""
 
 import pytest
 
@@ -19,12 +19,22 @@ def test_what_is_faster_on_the_expander_is_taken_over(
     options = to.SearchOptions(steps=10, confirm=confirm)
     plan = to.co_optimize(job, cluster, options)
     assert plan.packet_time_s <= plan.baselines["expander"].packet_time_s
-    to.verify_plan(plan)
+    assert to.verify_plan(plan).ok
     monkeypatch.setattr(once, "faster_than_expander", lambda *_: None)
     before = to.co_optimize(job, cluster, options)
     assert plan.packet_time_s <= before.packet_time_s
     if confirm == "packet":
         assert plan.packet_time_s < before.packet_time_s
+        assert plan.search.counts["candidates"] == before.search.counts["candidates"] + 2
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(once, "faster_than_expander", stop)
+    stopped = to.co_optimize(job, cluster, options)
+    assert stopped.search.interrupted
+    assert stopped.packet_time_s == before.packet_time_s
+    assert to.verify_plan(stopped).ok
 
 
 def test_published_searches_and_schedules_keep_their_own() -> None:
