@@ -33,8 +33,9 @@ _WIRED, _WIRING_WORK = 6, 8e7
 _PROMISING = 0.95
 # Share of the best time that a placed layout may need on the ideal switch to be wired.
 _WORTH = 0.999
-# Placed layouts, fastest on the ideal switch first, among which those to wire are chosen.
-_HOPPED = 24
+# Placed layouts, fastest on the ideal switch first, among which those to wire are chosen; on more
+# than so many servers all, of which the fastest are hard to wire.
+_HOPPED, _HOPPED_UP_TO = 24, 256
 # Placed layouts that are simulated on each fabric to compare with.
 _COMPARED = 40
 # Of the layouts simulated, those whose axes are tried in every order.
@@ -305,7 +306,9 @@ class LayoutSearch:
         put in the order of their times on a switch whose ports are as much slower as their bytes
         take hops.
         """
-        fastest, others = self.placed[:_HOPPED], self.placed[_HOPPED:]
+        few = self.cluster.servers <= _HOPPED_UP_TO
+        count = _HOPPED if few else len(self.placed)
+        fastest, others = self.placed[:count], self.placed[count:]
         tasks = self.second.share(hopped_s, [{"placement": one.placement} for one in fastest])
         slower = [task.result(hear=True) for task in tasks]
         times = {

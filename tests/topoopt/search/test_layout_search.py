@@ -17,6 +17,7 @@ from topoopt.problem.job import nvlink_server
 from topoopt.problem.options import SearchOptions
 from topoopt.search import layouts
 from topoopt.search.layouts import LayoutSearch
+from topoopt.search.placed_times import hopped_s
 from topoopt.search.survey import survey
 
 CLUSTER = to.Cluster(4, 3, "100Gbps")
@@ -43,6 +44,25 @@ def test_a_plan_says_what_was_not_simulated():
     said = [note for note in plan.notes if note.startswith("not simulated")]
     assert len(said) == 1 and said[0].count("microbatch") == 3
     assert_valid(plan)
+
+
+def test_on_many_servers_all_placed_layouts_are_put_in_order_by_hops(monkeypatch):
+    # One port: bytes take more hops than one, and more of them between more servers.
+    problem = Problem(layout_job().family(4), to.Cluster(4, 1, "25Gbps"), SearchOptions(), 0)
+    search = LayoutSearch(problem)
+    search.run()
+    monkeypatch.setattr(layouts, "_HOPPED", 2)
+
+    def hopped(placed):
+        times = ((hopped_s(problem, one.placement), one.ideal_s) for one in placed)
+        return [ideal if slower is None else slower for slower, ideal in times]
+
+    few = search._by_hops()
+    assert few[2:] == search.placed[2:]
+    monkeypatch.setattr(layouts, "_HOPPED_UP_TO", 3)
+    every = search._by_hops()
+    assert hopped(every) == sorted(hopped(search.placed))
+    assert every != few
 
 
 def test_with_enough_memory_nothing_is_skipped():
