@@ -136,7 +136,8 @@ def _against(plan: Plan) -> str:
         reason = "one server needs no network" if alone else "no other fabric was asked for"
         return f"nothing: {reason}"
     words = [
-        f"{plan.relative_time(base):.2f}x as fast as {name}"
+        "at least " * base.bounded
+        + f"{plan.relative_time(base):.2f}x as fast as {name}"
         + " (same cost)" * same_cost(plan, name)
         for name, base in list(plan.baselines.items())[:3]
     ]

@@ -173,6 +173,15 @@ def test_what_has_no_schedule_is_compared_with_the_plan_without_one():
     assert "without its schedule" not in str(same)
 
 
+def test_a_fabric_that_is_only_bounded_is_at_least_so_slow():
+    plan = shared_plan()
+    (name, base), *_ = plan.baselines.items()
+    bounded = replace(plan, baselines={name: replace(base, bounded=True)})
+    ratio = f"{plan.relative_time(base):.2f}x as fast as {name}"
+    assert f" at least {ratio}" in str(bounded).splitlines()[2]
+    assert "at least" not in str(plan).splitlines()[2]
+
+
 def test_what_must_not_be_missed_is_said():
     plan = shared_plan()
     cut = replace(plan, search=replace(plan.search, interrupted=True))
