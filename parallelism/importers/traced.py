@@ -7,7 +7,7 @@ wherever the batch went (in front, flattened with positions, or behind a permuta
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from codesign_base import InputError
@@ -89,6 +89,11 @@ class Operation:
                 yield from (entry for entry in argument if isinstance(entry, Traced))
 
     @property
+    def parameters(self) -> frozenset[str]:
+        """Parameters that the tensors among the arguments are made of."""
+        return frozenset[str]().union(*(value.parameters for value in self.values()))
+
+    @property
     def batched(self) -> list[Traced]:
         """Tensors among the arguments that depend on a model input."""
         return [value for value in self.values() if value.batched]
@@ -144,11 +149,11 @@ class Recorder:
     batch: int
     sizes: Mapping[str, int]
     elsewhere: frozenset[str] = frozenset()
+    at: str = ""
     _operators: list[_Pending] = field(default_factory=list)
     _claimed: set[str] = field(default_factory=set)
     # Operators that use each parameter, and whether as it is, in which operation.
     _users: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
-    at: str = ""
     _names: dict[str, int] = field(default_factory=dict)
 
     def sample(self, elements: int) -> float:
@@ -176,7 +181,7 @@ class Recorder:
         """Return the shape of one sample of an output, of one to three axes."""
         extents = list(call.shape)
         axes = [axis for axis, extent in enumerate(extents) if extent % self.batch == 0 < extent]
-        self.sample(math.prod(extents))
+        self.sample(call.out_elements)  # At most one axis holds the batch, and once.
         for axis in axes:
             extents[axis] //= self.batch
             if extents[axis] == 1:
@@ -187,14 +192,11 @@ class Recorder:
 
     def alias(self, value: Traced, shape: Sequence[int], alone: bool) -> Traced:
         """Return another view of a value."""
-        return Traced(
-            tuple(shape), value.operator, value.batched, value.parameters, value.alone and alone
-        )
+        return replace(value, shape=tuple(shape), alone=value.alone and alone)
 
     def fixed(self, call: Operation) -> Traced:
         """Return a value that depends on no model input."""
-        made_of = frozenset[str]().union(*(value.parameters for value in call.values()))
-        return Traced(call.shape, None, False, made_of, derived=True)
+        return Traced(call.shape, None, False, call.parameters, derived=True)
 
     def add(
         self,
@@ -210,7 +212,7 @@ class Recorder:
     ) -> Traced:
         """Record an operator from counts of one sample, and return its output."""
         inputs = list(dict.fromkeys(v.operator for v in call.batched if v.operator is not None))
-        names = frozenset[str]().union(*(value.parameters for value in call.values()))
+        names = call.parameters
         self._used(names, len(self._operators), call)
         if kind is OperatorKind.EMBEDDING:
             names -= self.elsewhere
@@ -237,7 +239,7 @@ class Recorder:
         if len(batched) == 1 and batched[0].operator is not None and batched[0].alone:
             made = self._operators[batched[0].operator]
             if made.kind in _FUSING and batched[0].elements == call.out_elements:
-                names = frozenset[str]().union(*(value.parameters for value in call.values()))
+                names = call.parameters
                 self._used(names, batched[0].operator, call)
                 made.parameters += self._claim(names)
                 if made.kind not in _UNCOUNTED:

@@ -18,15 +18,8 @@ def data_parallel(space: StrategySpace) -> Strategy:
     Where the batch cannot be divided over all servers, the largest legal sample degree that
     divides the number of servers is used.
     """
-    config = _widest(space)
+    config = space.widest()
     return Strategy((config,) * len(space.graph.operators))
-
-
-def _widest(space: StrategySpace) -> OperatorConfig:
-    widest = max(
-        s for s in range(1, space.servers + 1) if space.servers % s == 0 and space.batch % s == 0
-    )
-    return space.placed(widest, 1, Mode.OUTPUT)
 
 
 def _place_tables(space: StrategySpace, configs: list[OperatorConfig]) -> None:
@@ -86,7 +79,7 @@ def hybrid(space: StrategySpace) -> Strategy:
     This is the starting strategy of the TopoOpt artifact (table i on server i where there are
     as many tables as servers).
     """
-    configs = [_widest(space)] * len(space.graph.operators)
+    configs = [space.widest()] * len(space.graph.operators)
     _place_tables(space, configs)
     return Strategy(tuple(configs))
 
@@ -112,7 +105,7 @@ def tensor_parallel(
     Strategy or None
         None if no operator can be split so.
     """
-    configs = [_widest(space)] * len(space.graph.operators)
+    configs = [space.widest()] * len(space.graph.operators)
     _place_tables(space, configs)
     changed = False
     by_rows: dict[int, bool] = {}
@@ -159,7 +152,7 @@ def sharded_tables(space: StrategySpace, degree: int) -> Strategy | None:
     Strategy or None
         None if no table can be split so.
     """
-    configs = [_widest(space)] * len(space.graph.operators)
+    configs = [space.widest()] * len(space.graph.operators)
     _place_tables(space, configs)
     tables = [index for index, op in enumerate(space.graph.operators) if op.sparse]
     shards = len(tables) * degree
@@ -200,7 +193,7 @@ def least_memory(space: StrategySpace, memory: Callable[[int, int, int, Mode], f
         best = min(degrees, key=lambda degree: (sizes[degree], degree))
         choices.append((sizes[best], index, best))
     load = [0.0] * space.servers
-    configs = [_widest(space)] * len(space.graph.operators)
+    configs = [space.widest()] * len(space.graph.operators)
     for size, index, (sample, parameter, mode) in sorted(choices, key=lambda c: (-c[0], c[1])):
         parts = sample * parameter
         sets = [

@@ -228,6 +228,11 @@ class StrategySpace:
             chosen = chosen.reshape(parameter, sample).T.ravel()
         return self.config(sample, parameter, mode, chosen.tolist())
 
+    def widest(self) -> OperatorConfig:
+        """Return data parallelism on all servers, or as many as divide them and the batch."""
+        most = max(s for s in divisors(self.batch, self.servers) if self.servers % s == 0)
+        return self.placed(most, 1, Mode.OUTPUT)
+
     def random_config(self, index: int, rng: np.random.Generator) -> OperatorConfig:
         """Return a random configuration of an operator."""
         choices = self._degrees[index]
@@ -259,9 +264,10 @@ class StrategySpace:
         for group in self.graph.shared:
             if len({strategy.configs[index] for index in group}) > 1:
                 apart.update(group)
-        widest = max(s for s in divisors(self.batch, self.servers) if self.servers % s == 0)
-        config = self.placed(widest, 1, Mode.OUTPUT)
-        return strategy.replace((index, config) for index in sorted(apart)) if apart else strategy
+        if not apart:
+            return strategy
+        config = self.widest()
+        return strategy.replace((index, config) for index in sorted(apart))
 
     def following(self, change: Change) -> Change:
         """Return a change that operators follow which use the weights of those it names.

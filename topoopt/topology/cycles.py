@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from itertools import permutations
 
 from topoopt.problem.ports import PortModel
-from topoopt.topology.finder import Topology
-from topoopt.topology.wiring import Wiring, labelled
+from topoopt.topology.finder import Topology, topology_of
+from topoopt.topology.wiring import Wiring
 
 # On three there is one cycle; the orders of more would take most of a search.
 _FEWEST, _MOST = 4, 5
@@ -52,16 +52,7 @@ def cycle_wirings(
             wiring.add_cycle(everyone, order)
             order, back = back, order
         wiring.fill()
-        yield Topology(
-            network=wiring.network("topoopt", bandwidth, latency),
-            rings=labelled(wiring.rings),
-            degree=degree,
-            degree_allreduce=degree,
-            degree_transfer=0,
-            ports=ports,
-            bandwidth=float(bandwidth),
-            latency=float(latency),
-        )
+        yield topology_of(wiring, degree, bandwidth, latency)
 
 
 __all__ = ["cycle_wirings"]

@@ -15,11 +15,11 @@ from codesign_base.arrays import Floats
 from parallelism.taskgraph import Group, Traffic
 from topoopt.problem.ports import PortModel
 from topoopt.topology.choosing import RingChooser
-from topoopt.topology.finder import Topology
+from topoopt.topology.finder import Topology, topology_of
 from topoopt.topology.meshes import GroupGraph, full_mesh_graph, near_mesh
 from topoopt.topology.spending import wire_rings
 from topoopt.topology.split import ports_by_server
-from topoopt.topology.wiring import Wiring, is_strongly_connected, labelled
+from topoopt.topology.wiring import Wiring, is_strongly_connected
 
 # Demands that differ by less than this factor are of one kind.
 _APART = 2.0
@@ -128,16 +128,7 @@ def exchange_wirings(
             if key in seen or not is_strongly_connected(wiring.cables):
                 continue
             seen.add(key)
-            yield Topology(
-                network=wiring.network("topoopt", bandwidth, latency),
-                rings=labelled(wiring.rings),
-                degree=degree,
-                degree_allreduce=degree - left + budget,
-                degree_transfer=left - budget,
-                ports=ports,
-                bandwidth=float(bandwidth),
-                latency=float(latency),
-            )
+            yield topology_of(wiring, degree - left + budget, bandwidth, latency)
 
 
 def _shares(degree: int, inside: int, most: int, elsewhere: bool) -> Iterator[tuple[int, int]]:

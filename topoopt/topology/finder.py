@@ -33,7 +33,9 @@ from topoopt.topology.wiring import (
     labelled,
 )
 
-__all__ = ["DegreeTooSmallError", "Ring", "Selection", "Topology", "find_topology"]
+__all__ = [
+    "DegreeTooSmallError", "Ring", "Selection", "Topology", "find_topology", "topology_of",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,13 +183,34 @@ def find_topology(
         wiring.add_ring(everyone, 1)
         share = max(share, needed)
         _wire(wiring, traffic, share, needed, mode, surplus == "matching", chooser)
+    return topology_of(wiring, share, bandwidth, latency)
+
+
+def topology_of(wiring: Wiring, share: int, bandwidth: float, latency: float) -> Topology:
+    """Return a finished wiring as a topology.
+
+    Parameters
+    ----------
+    wiring : Wiring
+        Its rings get their steps, where they have none.
+    share : int
+        Ports planned for rings; the others are for matching.
+    bandwidth : float
+        Bytes per second of one port in one direction.
+    latency : float
+        Seconds a hop.
+
+    Returns
+    -------
+    Topology
+    """
     return Topology(
         network=wiring.network("topoopt", bandwidth, latency),
         rings=labelled(wiring.rings),
-        degree=degree,
+        degree=wiring.degree,
         degree_allreduce=share,
-        degree_transfer=degree - share,
-        ports=kind,
+        degree_transfer=wiring.degree - share,
+        ports=wiring.ports,
         bandwidth=float(bandwidth),
         latency=float(latency),
         matching_gap=wiring.matching_gap,
