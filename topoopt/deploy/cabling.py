@@ -7,6 +7,7 @@ from functools import cached_property
 from codesign_base import InfeasibleError
 from topoopt.deploy.site import Site
 from topoopt.plan.plan import Plan
+from topoopt.topology.ring_links import ring_links
 
 End = tuple[int, int]
 """A server and the index of its port."""
@@ -117,9 +118,7 @@ def _freely(
         for pair, count in sorted(links.items())
         for _ in range(count - min(count, links.get(pair[::-1], 0)))
     ]
-    around = [
-        edge for ring in rings for edge in zip(ring, (*ring[1:], ring[0]), strict=True)
-    ]  # fmt: skip
+    around = [link for ring in rings for link in ring_links(ring)]
     cables = []
     for u, v in (*around, *(pair for pair, count in sorted(left.items()) for _ in range(count))):
         pair = min(u, v), max(u, v)

@@ -16,7 +16,6 @@ from topoopt.deploy.msccl_files import (
     msccl_files,
     next_hosts,
     reducing_groups,
-    ring_steps,
     rings_by_servers,
     servers_of,
 )
@@ -28,6 +27,7 @@ from topoopt.plan.plan import Plan
 from topoopt.plan.ranks import Rank, ranks_of
 from topoopt.plan.rebuild import rebuild
 from topoopt.problem.units import format_time
+from topoopt.topology.ring_links import ring_links
 
 MASTER_PORT = 29500
 # NUM_MAX_NVL_PEERS in csrc/kernels/configs.cuh.
@@ -249,7 +249,7 @@ def _ring_notes(made: Deployment, ranks: list[Rank]) -> list[str]:
             continue
         groups += 1
         steps = next_hosts(group)
-        alike = {set(ring_steps(ring)) == steps for ring in rings.get(servers, [])}
+        alike = {set(ring_links(ring)) == steps for ring in rings.get(servers, [])}
         if not all(step in made.cabling.ports_to for step in steps):
             without += 1
         elif alike == {False}:

@@ -18,6 +18,7 @@ from topoopt.formats.msccl_blocks import MOST_STEPS
 from topoopt.plan.plan import Plan
 from topoopt.plan.ranks import Rank, ring_ranks
 from topoopt.plan.rebuild import rebuild_fabric
+from topoopt.topology.ring_links import ring_links
 
 MOST_PATH_CHUNKS = 4
 """Chunks into which what one rank sends another is divided, to go over several paths."""
@@ -106,26 +107,21 @@ def channels_by_servers(made: Deployment) -> dict[tuple[int, ...], list[tuple[in
     rings = [(servers, order) for servers, orders in found.items() for order in orders]
     free = Counter({step: len(ports) for step, ports in made.cabling.ports_to.items()})
     for _, order in rings:
-        free.subtract(ring_steps(order))
+        free.subtract(ring_links(order))
     more = True
     while more:
         more = False
         for servers, order in rings:
-            if all(free[step] > 0 for step in ring_steps(order)):
-                free.subtract(ring_steps(order))
+            if all(free[step] > 0 for step in ring_links(order)):
+                free.subtract(ring_links(order))
                 found[servers].append(order)
                 more = True
     return found
 
 
-def ring_steps(order: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Return the links of a ring."""
-    return list(zip(order, (*order[1:], order[0]), strict=True))
-
-
 def next_hosts(group: Sequence[Rank]) -> set[tuple[int, int]]:
     """Return the links of NCCL's own rings: from host to next host in the order of ranks."""
-    return set(ring_steps(tuple(dict.fromkeys(rank.server for rank in group))))
+    return set(ring_links(tuple(dict.fromkeys(rank.server for rank in group))))
 
 
 def servers_of(group: Sequence[Rank]) -> tuple[int, ...]:

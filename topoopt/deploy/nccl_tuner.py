@@ -12,10 +12,10 @@ from topoopt.deploy.msccl_files import (
     channels_by_servers,
     next_hosts,
     reducing_groups,
-    ring_steps,
     servers_of,
 )
 from topoopt.plan.ranks import Rank
+from topoopt.topology.ring_links import ring_links
 
 TUNED = ("allreduce", "reducescatter", "allgather")
 _ANY = 2**64 - 1
@@ -47,7 +47,7 @@ def nccl_tuner(made: Deployment, ranks: list[Rank]) -> str:
         servers = servers_of(group)
         if len(servers) > 1 and servers in orders:
             key, steps = (len(servers), len(group)), next_hosts(group)
-            own = sum(set(ring_steps(order)) == steps for order in orders[servers])
+            own = sum(set(ring_links(order)) == steps for order in orders[servers])
             rings = own or len(orders[servers])
             sizes[key] = min(rings, sizes.get(key, rings))
     lines = ["# collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks"]

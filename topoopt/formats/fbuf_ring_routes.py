@@ -14,6 +14,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.rings import Rings
 from topoopt.formats.fbuf_file import FbufFile
 from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
+from topoopt.topology.ring_links import ring_links
 
 
 def fabric_of(
@@ -137,9 +138,6 @@ def moved_ring_edges(plan: Fabric, file: Fabric) -> int:
         ]  # fmt: skip
 
     edges = {
-        edge
-        for orders in file.rings.values()
-        for order in orders
-        for edge in zip(order, order[1:] + order[:1], strict=True)
+        edge for orders in file.rings.values() for order in orders for edge in ring_links(order)
     }
     return sum(row(plan, a, b) != row(file, a, b) for a, b in edges)

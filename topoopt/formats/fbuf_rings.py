@@ -14,6 +14,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import Group
 from routing.network import Network
 from topoopt.fabric.rings import Rings
+from topoopt.topology.ring_links import ring_links
 
 
 def jump_list_orders(sets: Mapping[int, tuple[Group, ...]], members: Group, nodes: int) -> Rings:
@@ -84,7 +85,7 @@ def _ring_steps(group: Group, orders: Rings, nodes: int) -> tuple[int, ...]:
                 f"ring {brief(order)} does not visit each server of AllReduce group "
                 f"{brief(group)} once; correct the ring"
             )
-        found = {(b - a) % nodes for a, b in zip(order, order[1:] + order[:1], strict=True)}
+        found = {(b - a) % nodes for a, b in ring_links(order)}
         if len(found) > 1:
             raise InputError(
                 f"a .fbuf file cannot express ring {brief(order)} of AllReduce group "

@@ -26,6 +26,7 @@ from topoopt.problem.prices import PriceTable
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_bytes, format_time
 from topoopt.topology.finder import Ring
+from topoopt.topology.ring_links import ring_links
 
 
 def price_notes(cluster: Cluster, compared: dict[str, Baseline], prices: PriceTable) -> list[str]:
@@ -78,7 +79,7 @@ def ring_edges(rings: Iterable[RingRecord]) -> Counter[tuple[int, int]]:
     """Return how many rings go from a server to another."""
     edges: Counter[tuple[int, int]] = Counter()
     for ring in rings:
-        edges.update(zip(ring.order, [*ring.order[1:], *ring.order[:1]], strict=True))
+        edges.update(ring_links(ring.order))
     return edges
 
 

@@ -10,6 +10,7 @@ from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.plan.recorded import degree_split, ring_edges, ring_key
 from topoopt.plan.records import RingRecord
+from topoopt.topology.ring_links import ring_links
 from topoopt.topology.totient import ring_places
 from topoopt.topology.wiring import Ring, labelled
 
@@ -75,7 +76,7 @@ def check_rings(plan: Plan, rebuilt: Rebuilt) -> None:
             raise InputError(f"ring +{ring.generator} does not begin at its lowest server")
         if ring.generator:
             _check_steps(ring, places)
-        for a, b in zip(order, [*order[1:], order[0]], strict=True):
+        for a, b in ring_links(order):
             if not network.has_link(a, b):
                 name = f"ring +{ring.generator}" if ring.generator else "a ring"
                 raise InputError(f"{name} uses link {a}->{b}, which is not wired")
@@ -108,6 +109,6 @@ def _check_steps(ring: RingRecord, places: dict[tuple[int, ...], dict[int, int]]
         seats = ring_places(order, ring.generator)
         places[group] = {server: position for position, server in enumerate(seats)}
     place = places[group]
-    for a, b in zip(order, [*order[1:], order[0]], strict=True):
+    for a, b in ring_links(order):
         if (place[b] - place[a]) % size != ring.generator:
             raise InputError(f"ring +{ring.generator} goes {a}->{b}, which is another step")

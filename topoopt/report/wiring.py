@@ -13,6 +13,7 @@ from topoopt.plan.summary import ring_word
 from topoopt.problem.units import format_bandwidth, format_bytes, format_time
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.markup import Html, data_script, element, joined, number, table
+from topoopt.topology.ring_links import ring_links
 from topoopt.topology.totient import ring_places
 
 MOST_LINKS = 4096
@@ -63,7 +64,7 @@ def draw(plan: Plan, load: Floats | None = None) -> Drawing:
     at = {(link.source, link.target): i for i, link in enumerate(plan.links)}
     rings: list[list[int]] = [[] for _ in plan.links]
     for number_, ring in enumerate(plan.rings):
-        for here, there in zip(ring.order, ring.order[1:] + ring.order[:1], strict=True):
+        for here, there in ring_links(ring.order):
             if (here, there) in at:
                 rings[at[here, there]].append(number_)
     weight = np.zeros(len(plan.links)) if load is None else load

@@ -13,6 +13,7 @@ from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
+from topoopt.topology.ring_links import ring_links
 
 REPAIRS = ("detour", "reroute", "drop-rings", "new-rings")
 """How a fabric goes on: see `repaired`."""
@@ -204,7 +205,7 @@ def repaired(fabric: Fabric, survivors: Survivors, how: str) -> Fabric:
                 for order in orders
                 if all(
                     network.has_link(a, b) or not fabric.network.has_link(a, b)
-                    for a, b in zip(order, order[1:] + order[:1], strict=True)
+                    for a, b in ring_links(order)
                 )
             )
             rings[group] = whole or orders

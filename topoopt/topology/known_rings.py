@@ -6,6 +6,7 @@ million exchanges, some seconds each, one came so near; the others ended 0.5 to 
 """
 
 from codesign_base import InputError
+from topoopt.topology.ring_links import ring_links
 
 _Order = tuple[int, ...]
 
@@ -51,11 +52,7 @@ def known_rings(servers: int, ports: int) -> tuple[_Order, ...]:
         tuple(int(server) for server in order.split())
         for order in _ORDERS.get((servers, ports), ())
     )
-    cables = {
-        frozenset(pair)
-        for order in orders
-        for pair in zip(order, order[1:] + order[:1], strict=True)
-    }
+    cables = {frozenset(pair) for order in orders for pair in ring_links(order)}
     whole = all(sorted(order) == list(range(servers)) for order in orders)
     if orders and not (whole and len(cables) == servers * ports // 2):
         raise InputError(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from codesign_base import InputError
 from codesign_base.counted import counted
+from topoopt.topology.ring_links import ring_links
 
 
 def totient_permutations(n: int) -> tuple[int, ...]:
@@ -110,5 +111,5 @@ def ring_step(order: Sequence[int], seats: Sequence[int]) -> int:
     """
     place = {member: at for at, member in enumerate(seats)}
     n = len(order)
-    steps = {(place[b] - place[a]) % n for a, b in zip(order, [*order[1:], order[0]], strict=True)}
+    steps = {(place[b] - place[a]) % n for a, b in ring_links(order)}
     return steps.pop() if len(steps) == 1 else 0
