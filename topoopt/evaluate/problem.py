@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Generic, Literal
+from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
@@ -19,8 +19,6 @@ from topoopt.topology.fabrics import ideal_switch
 
 BASELINE_WORK = 5e7
 IDEAL_SWITCH = "ideal-switch"
-
-ScoreKind = Literal["fluid", "yielding"]
 
 # What is not said to be of another family is of operators.
 F_co = TypeVar("F_co", bound=Family[Any], covariant=True, default=OperatorFamily)
@@ -39,9 +37,9 @@ class Problem(Generic[F_co]):
         Which topologies and routings are tried, and in which order devices work.
     seed : int
         Of random shortest paths, of proposals, and of what perturbs packet trains.
-    score : {"fluid", "yielding"}
-        fluid: the time with max-min fair shares of every link. yielding: the mean of that time
-        and of the one where transfers have only what AllReduces leave. Packet trains lie between:
+    yielding : float
+        The score's weight of the time where transfers have only what AllReduces leave, 0 to 1;
+        the rest is of that with max-min fair shares of every link. Packet trains lie between:
         every round of an AllReduce sends a whole window at once, and makes the windows of
         transfers small.
     """
@@ -50,7 +48,7 @@ class Problem(Generic[F_co]):
     cluster: Cluster
     options: SearchOptions = field(default_factory=SearchOptions)
     seed: int = 0
-    score: ScoreKind = "fluid"
+    yielding: float = 0.0
 
     @cached_property
     def ideal(self) -> Fabric:
@@ -75,7 +73,7 @@ class Problem(Generic[F_co]):
     @property
     def plain(self) -> "Problem[F_co]":
         """The same, scored as fabrics are compared: fluid times, devices in order of arrival."""
-        return replace(self, options=replace(self.options, schedule="plain"), score="fluid")
+        return replace(self, options=replace(self.options, schedule="plain"), yielding=0.0)
 
     @property
     def fused(self) -> "Problem[F_co]":
@@ -93,9 +91,9 @@ class Problem(Generic[F_co]):
         family: Any = self.family.in_buckets(packet_bytes)
         return self if family is self.family else replace(self, family=family)
 
-    def scored(self, score: ScoreKind) -> "Problem[F_co]":
-        """Return the same with another kind of score."""
-        return replace(self, score=score)
+    def scored(self, yielding: float) -> "Problem[F_co]":
+        """Return the same where scores weigh transfers that yield differently."""
+        return replace(self, yielding=yielding)
 
     @property
     def spares(self) -> bool:
@@ -134,6 +132,3 @@ class Problem(Generic[F_co]):
     def fits(self, parallelization: Any) -> bool:
         """Whether every GPU can hold its part of a parallelization of the family."""
         return bool(self.family.memory(parallelization).max() <= self.family.memory_limit)
-
-
-__all__ = ["IDEAL_SWITCH", "Problem", "ScoreKind"]

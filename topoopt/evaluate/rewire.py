@@ -265,7 +265,7 @@ class Rewirer(Generic[P]):
         gain = self.options.spent.least_gain
         if best.found is None or gain <= 0.0 or self.family.enumerated:
             return False
-        if self.problem.score != "fluid" or self._many:
+        if self.problem.yielding > 0.0 or self._many:
             return False
         cluster = self.cluster
         lag = (2.0 if PACKETS.handshake else 1.0) * cluster.hop_latency

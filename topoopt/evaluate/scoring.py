@@ -160,13 +160,17 @@ class Scorer(Generic[P]):
         float
             Seconds.
         """
-        if self.problem.score == "fluid" or not isinstance(self.fabric, Fabric):
-            return self.simulate(tasks, limit)
-        most = 2.0 * limit - bound
-        fluid = self.simulate(tasks, most)
-        if fluid > most:
-            return float("inf")
-        return 0.5 * (fluid + self.simulate(tasks, 2.0 * limit - fluid, transfers_yield=True))
+        late = self.problem.yielding if isinstance(self.fabric, Fabric) else 0.0
+        soon, fluid = 1.0 - late, 0.0
+        if soon > 0.0:
+            most = (limit - late * bound) / soon
+            fluid = self.simulate(tasks, most)
+            if late == 0.0:
+                return fluid
+            if fluid > most:
+                return float("inf")
+        left = (limit - soon * fluid) / late
+        return soon * fluid + late * self.simulate(tasks, left, transfers_yield=True)
 
     def simulate(
         self, tasks: TaskGraph, limit: float = float("inf"), transfers_yield: bool = False

@@ -5,7 +5,9 @@ the best the same searchers go on as for the plan. Where packet trains choose th
 here, too.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import cast
 
 import numpy as np
@@ -28,6 +30,7 @@ from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
 from topoopt.search.result import Compared, SearchResult
 from topoopt.search.steps import Search
+from topoopt.search.yielding import measured_yielding
 
 # Strategies of the plan's search that are scored again, and by how much they may be slower than the
 # best so far on this fabric to be remembered.
@@ -37,6 +40,8 @@ _POOL, _NEAR = 40, 1.1
 _FAR = 5.0
 # Work of a plan's search that ended by its bound counts as so much at least.
 _LEAST_SHARED = 2e7
+# Strategies that are looked at to see how much transfers yield.
+_WEIGHED = 5
 # Proposals between two looks at what was gained.
 _SLICE = 25
 
@@ -115,18 +120,20 @@ def best_compared(
     """
     problem, fabric = search.problem.plain, base.fabric
     packets = search.moves_by_packets and isinstance(fabric, Fabric)
-    scored = problem.scored("yielding") if packets else problem
     servers, most_work = problem.family.servers, search.problem.baseline_work
     starts = [result.best.strategy, *_named(search).values()]
     kept = [pair.strategy for pair in result.others[:_POOL]]
+    # Of a fabric that is rewired pairs are only carried along.
+    host = cast("Fabric", fabric)
+    scored = problem
+    if packets:
+        scored = problem.scored(_yielding(problem, host, dict.fromkeys([*starts, *kept])))
     score = _Remembering(Scorer(scored, fabric, search_tolerance(servers), most_work))
     fastest, often = _score_again(search, score, [*starts, *kept])
     if often and fastest > _FAR * result.best.time:
         # What has no transfers says nothing of the fabric where it moves whole tables.
         score(often[0])
     times: Jitter | None = None
-    # Of a fabric that is rewired pairs are only carried along.
-    host = cast("Fabric", fabric)
     first = score.pairs(host, search.options.chains)
     if not result.interrupted:
         shared = result.work
@@ -150,6 +157,13 @@ def best_compared(
     took, best = min(timed, key=lambda each: each[0].seconds)
     took = in_other_buckets(problem, fabric, best, took)
     return Compared(best, took.seconds, took.bounded, took.near, times)
+
+
+def _yielding(problem: Problem, fabric: Fabric, strategies: Iterable[Strategy]) -> float:
+    """Return how much transfers yield on a fabric, from the first few strategies that fit."""
+    fitting = islice((s for s in strategies if problem.fits(s)), _WEIGHED)
+    pairs = (Pair(s, None, Routing.ECMP, fabric, np.inf, "search") for s in fitting)
+    return measured_yielding(problem, pairs)[0]
 
 
 def origin_of(search: Search, strategy: Strategy, result: SearchResult[Strategy]) -> str:

@@ -73,6 +73,8 @@ def run(
     state = keeper.load(search) if keeper else None
     if state is None:
         state = _begun(search, going)
+        state.yielding = search.yielding
+    search.yielding = state.yielding
     result, chains = state.result, len(state.current)
     if result.interrupted and not chains:
         _settle(search, result)

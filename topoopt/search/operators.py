@@ -22,6 +22,7 @@ from topoopt.search.packet_moves import PacketMoves
 from topoopt.search.result import Compared, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
+from topoopt.search.yielding import YIELDING
 
 
 class OperatorSearch:
@@ -86,7 +87,9 @@ class OperatorSearch:
             others = self._yielding(distinct)[: effort.finalists - len(own)]
             return [*own, *self._one_path(own), *others]
         if search.moves_by_packets and not result.interrupted:
-            moves = PacketMoves(self.problem, search.space, search.regions, result.work)
+            moves = PacketMoves(
+                self.problem, search.space, search.regions, result.work, search.yielding
+            )
             found = moves.improved(found, result.steps, progress)[:FINALISTS]
             if moves.interrupted:
                 result.best = found[0]
@@ -98,7 +101,7 @@ class OperatorSearch:
     def _yielding(self, pairs: list[Pair]) -> list[Pair]:
         """Return pairs in the order of their yielding scores, which predict packets."""
         servers = self.problem.cluster.servers
-        problem = self.problem.scored("yielding")
+        problem = self.problem.scored(YIELDING)
 
         def scored(pair: Pair, _: float) -> float:
             return Scorer(problem, pair.fabric, search_tolerance(servers))(pair.strategy)
@@ -115,7 +118,7 @@ class OperatorSearch:
                 continue
             tasks = self.problem.family.build(pair.strategy)
             fabric = direct_fabric(pair.topology, Routing.BALANCED, tasks=tasks)
-            time = Scorer(self.problem.scored("fluid"), fabric)(pair.strategy)
+            time = Scorer(self.problem.scored(0.0), fabric)(pair.strategy)
             rerouted.append(replace(pair, fabric=fabric, routing=Routing.BALANCED, time=time))
         return rerouted
 

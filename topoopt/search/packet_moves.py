@@ -30,6 +30,7 @@ from topoopt.problem.effort import Stages
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import packet_time
 from topoopt.search.gains import Gains
+from topoopt.search.yielding import YIELDING
 
 # Where the last simulations gained little, a pair is tried no more whose yielding score is not
 # below the best time in packet trains by this share.
@@ -102,6 +103,8 @@ class PacketMoves:
         Of the same model.
     work : float
         Of the search before, in the units of `topoopt.evaluate.scoring.Scorer`.
+    yielding : float
+        How much transfers yield (see `topoopt.search.yielding`).
 
     Attributes
     ----------
@@ -115,6 +118,7 @@ class PacketMoves:
     space: StrategySpace
     regions: Regions
     work: float = 0.0
+    yielding: float = YIELDING
     interrupted: bool = field(default=False, init=False)
 
     def improved(
@@ -214,7 +218,7 @@ class PacketMoves:
             self.work += climb.work
             done += 1
             if least < climb.least:
-                time = Scorer(self.problem.scored("fluid"), fabric)(strategy)
+                time = Scorer(self.problem.scored(0.0), fabric)(strategy)
                 climb.pair = replace(found, time=time)
                 climb.least, climb.score = least, score
             report(done)
@@ -232,7 +236,7 @@ class PacketMoves:
         return direct_fabric(pair.topology, Routing.BALANCED, tasks=tasks)
 
     def _score(self, fabric: Fabric, strategy: Strategy, limit: float = float("inf")) -> float:
-        scorer = Scorer(self.problem.scored("yielding"), fabric)
+        scorer = Scorer(self.problem.scored(self.yielding), fabric)
         score = scorer(strategy, limit)
         self.work += scorer.work
         return score

@@ -4,7 +4,7 @@ On an ideal switch no topology limits a strategy. Those that are fastest there h
 topologies built for them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -28,10 +28,12 @@ from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.scoring import MADE_WORK, Scorer
 from topoopt.problem.routing import Routing
 from topoopt.search.driver import make_rounds, round_steps
+from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
 from topoopt.search.joint_moves import promising
 from topoopt.search.search_state import SearchState
-from topoopt.search.steps import SPLITS_GAIN, Deadline, Round, Search, stay
+from topoopt.search.steps import SPLITS_GAIN, Deadline, Round, Search, stay, timed
+from topoopt.search.yielding import measured_yielding
 
 # Strategies that are sought on the ideal switch, a chain; and those that are wired, a chain.
 _SOUGHT, _WIRED = 2, 4
@@ -49,6 +51,8 @@ _NEAR = 1.35
 # Where the last topologies gained little, strategies are wired no more that are not so many times
 # faster on the ideal switch than the best pair.
 _MUCH_FASTER = 1.1
+# Strategies that are wired, the best on the ideal switch first, to see how much transfers yield.
+_WEIGHED = 5
 # Near times, which are off by about 0.1 %, do for pairs that are slower than the best by more.
 _NEARLY = 1.01
 # Places at which streams on halves begin and end where scores are costly.
@@ -101,6 +105,8 @@ def wired_population(
         return []
     candidates = [(r.pair.time, r.pair.strategy) for r in rounds] + starts
     try:
+        if search.moves_by_packets:
+            pairs = _weighed(search, state, candidates, pairs)
         return _wired(search, state, candidates, widened, pairs)
     except KeyboardInterrupt:
         result.interrupted = True
@@ -287,6 +293,29 @@ def _traded(search: Search) -> list[Strategy]:
                 )
             )  # fmt: skip
     return found
+
+
+def _weighed(
+    search: Search, state: SearchState, candidates: _Timed, pairs: list[Pair]
+) -> list[Pair]:
+    """Let packet trains say how much transfers yield; return the starting pairs with that score."""
+    result = state.result
+
+    def wired() -> Iterator[Pair]:
+        order = sorted(range(len(candidates)), key=lambda c: (candidates[c][0], c))
+        for strategy in list(dict.fromkeys(candidates[c][1] for c in order))[:_WEIGHED]:
+            rewirer = search.rewirer()
+            pair = rewirer.wire(strategy, "search", exact=False)
+            result.work += rewirer.work
+            if pair is not None:
+                yield pair
+
+    search.yielding, work = measured_yielding(search.problem, wired())
+    result.work += work
+    pairs = sorted(timed(search.sought, pairs, result), key=lambda pair: pair.time)
+    result.best = pairs[0]
+    result.others = finalists(pairs, search.method.spacing, search.kept)
+    return pairs
 
 
 def _wired(

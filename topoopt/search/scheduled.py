@@ -80,7 +80,7 @@ def in_microbatches(problem: Problem, microbatches: int) -> Problem:
     """Return a problem whose tasks are in microbatches, the longest remaining path first."""
     family: OperatorFamily = replace(problem.family, microbatches=microbatches)
     options = replace(problem.options, schedule="compute")
-    return replace(problem, family=family, options=options, score="fluid")
+    return replace(problem, family=family, options=options, yielding=0.0)
 
 
 def _sought(

@@ -81,6 +81,8 @@ class SearchState:
         Neighbours that chains at one pair share.
     gains : Gains
         Of the rounds.
+    yielding : float
+        How much transfers yield (see `topoopt.search.yielding`).
     """
 
     result: SearchResult
@@ -96,6 +98,7 @@ class SearchState:
     crossed: set[tuple[Strategy, Strategy]] = field(default_factory=set)
     shared: list[JointMoves] = field(default_factory=list)
     gains: Gains = field(default_factory=lambda: Gains(0.0))
+    yielding: float = 0.0
 
     def begin(self, current: list[Pair], streams: list[np.random.Generator]) -> None:
         """Set chains to pairs, each with random numbers of its own."""

@@ -37,6 +37,7 @@ from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import SearchState
+from topoopt.search.yielding import YIELDING
 
 # Of many variants of one pair only the fastest is worth a truer simulation.
 _SPACING = 0.004
@@ -209,8 +210,13 @@ class Search:
             parameter_splits=self.options.parameter_splits,
         )  # fmt: skip
         self.regions = Regions(self.builder.graph, self.space.alike)
-        # What the rounds go by.
-        self.sought = problem.scored("yielding" if self.moves_by_packets else "fluid")
+        # What scores weigh transfers that yield by, until packet trains say it of this job.
+        self.yielding = YIELDING if self.moves_by_packets else 0.0
+
+    @property
+    def sought(self) -> Problem:
+        """What the rounds go by."""
+        return self.problem.scored(self.yielding)
 
     @property
     def effort(self) -> Effort:
@@ -289,9 +295,11 @@ class Search:
 
     def quick_scorer(self, fabric: Fabric) -> Scorer:
         """Return what scores proposals on a fabric, near enough on many servers."""
+        ideal = fabric is self.ideal
+        # What rings and transfers meet there says little of what they meet on wires.
+        problem = self.problem if ideal else self.sought
         return Scorer(
-            self.sought, fabric, search_tolerance(self.cluster.servers),
-            wired_later=fabric is self.ideal,
+            problem, fabric, search_tolerance(self.cluster.servers), wired_later=ideal
         )  # fmt: skip
 
     def keep(self, result: SearchResult, found: list[Pair]) -> None:

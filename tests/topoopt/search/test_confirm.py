@@ -280,7 +280,7 @@ def test_on_many_servers_the_best_start_is_among_those_that_packets_choose_from(
     one_path = [pair for pair in asked if pair.routing is Routing.BALANCED]
     assert {pair.strategy for pair in one_path} == {pair.strategy for pair in own}
     assert len(asked) - len(one_path) <= search.search.effort.finalists
-    problem = search.problem.scored("yielding")
+    problem = search.problem.scored(0.5)
     scores = [
         Scorer(problem, pair.fabric, search_tolerance(cluster.servers))(pair.strategy)
         for pair in asked

@@ -97,10 +97,10 @@ def test_the_artifact_knows_sample_splits_and_bidirectional_ports_only():
 
 def test_a_problem_says_how_it_is_scored():
     asked = problem(schedule="compute")
-    assert asked.score == "fluid" and asked.schedule.compute == "critical-path"
-    assert asked.scored("yielding").score == "yielding"
-    plain = asked.scored("yielding").plain
-    assert plain.score == "fluid" and plain.schedule.compute == "ready"
+    assert asked.yielding == 0.0 and asked.schedule.compute == "critical-path"
+    assert asked.scored(0.5).yielding == 0.5
+    plain = asked.scored(0.5).plain
+    assert plain.yielding == 0.0 and plain.schedule.compute == "ready"
     assert replace(plain.options, schedule="compute") == asked.options
 
 

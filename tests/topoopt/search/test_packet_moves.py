@@ -59,18 +59,20 @@ def found(search, pairs):
     return moved(search, pairs)
 
 
-def test_a_yielding_score_is_the_mean_of_fluid_and_yielding_transfers(search, pairs):
+@pytest.mark.parametrize("weight", [0.5, 0.2, 1.0])
+def test_a_yielding_score_weighs_fluid_times_and_yielding_transfers(search, pairs, weight):
     yielded = 0
+    problem = PROBLEM.scored(weight)
     for pair in pairs:
         tasks = search.builder.build(pair.strategy)
         fluid = score(pair.fabric, tasks)
         last = score(pair.fabric, replace(tasks, priority=(tasks.kind == TaskKind.TRANSFER) * 1))
-        yielding = search.scorer(pair.fabric)
+        yielding = Scorer(problem, pair.fabric)
         time = yielding(pair.strategy)
-        assert time == pytest.approx(0.5 * (fluid + last), rel=1e-12)
+        assert time == pytest.approx((1.0 - weight) * fluid + weight * last, rel=1e-12)
         assert Scorer(PROBLEM, pair.fabric)(pair.strategy) == pair.time == fluid
-        wired = search.rewirer().wire(pair.strategy, "named")
-        assert wired.time == search.scorer(wired.fabric)(pair.strategy)
+        wired = Rewirer(problem).wire(pair.strategy, "named")
+        assert wired.time == Scorer(problem, wired.fabric)(pair.strategy)
         for limit in (0.5 * time, 0.999 * time):
             assert yielding(pair.strategy, limit) > limit
         assert yielding(pair.strategy, 1.001 * time) == time

@@ -1,0 +1,63 @@
+"""How much transfers yield to AllReduces in one job, as packet trains say of a few pairs.
+
+Packet trains lie between two fluid times: with max-min fair shares of every link, and with
+transfers that have only what AllReduces leave. Where on the way depends on the job: on how long the
+messages of rings are beside a first window, on how many rings meet on a link, and on how many hops
+transfers take. Of a few servers and long messages packets are where fair shares are; of sixteen
+servers with four ports each beyond the middle. A search by another score is sent astray: of two
+strategies it takes the one that packets like less.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.scoring import Scorer
+from topoopt.search.confirm import packet_time
+
+YIELDING = 0.5
+"""The weight of transfers that yield where packet trains have not said it."""
+# Pairs that are simulated by packet trains, and by how much their two fluid times differ at least.
+_SIMULATED, _APART = 3, 0.01
+# Weights as near as this to 0 and 1 are these, which takes one fluid time instead of two.
+_NEAR = 0.1
+
+
+def measured_yielding(problem: Problem, pairs: Iterable[Pair]) -> tuple[float, float]:
+    """Return how much transfers yield, from packet trains of the first pairs that can say it.
+
+    Parameters
+    ----------
+    problem : Problem
+    pairs : iterable of Pair
+        Made only as long as more are needed.
+
+    Returns
+    -------
+    weight : float
+        As in `topoopt.evaluate.problem.Problem`: the median of those that explain the packet
+        times; `YIELDING` where the two fluid times of no pair differ.
+    work : float
+        What the fluid times cost, in the units of `topoopt.evaluate.scoring.Scorer`.
+    """
+    weights: list[float] = []
+    work = 0.0
+    for pair in pairs:
+        scorer = Scorer(problem.scored(0.0), pair.fabric)
+        tasks = problem.family.build(pair.strategy)
+        fluid, late = scorer.timed(tasks), scorer.simulate(tasks, transfers_yield=True)
+        work += scorer.work
+        if late <= fluid * (1.0 + _APART):
+            continue
+        took = packet_time(problem, pair)
+        weights.append(float(np.clip((took - fluid) / (late - fluid), 0.0, 1.0)))
+        if len(weights) == _SIMULATED:
+            break
+    if not weights:
+        return YIELDING, work
+    weight = float(np.median(weights))
+    if weight < _NEAR:
+        return 0.0, work
+    return (1.0 if weight > 1.0 - _NEAR else weight), work
