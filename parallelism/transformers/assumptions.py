@@ -9,6 +9,7 @@ from parallelism.transformers.linear_attention import LinearAttention
 from parallelism.transformers.links import near_links
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.shares import sums_once
+from parallelism.transformers.training import Training
 
 if TYPE_CHECKING:
     from parallelism.transformers.records import LayoutQuestion
@@ -106,11 +107,12 @@ def assumptions_of(question: "LayoutQuestion", placement: Placement) -> list[str
         )
     if question.memory_reserve:
         found.append(f"{question.memory_reserve:.0%} of each GPU's memory is left free")
-    if implementation.load_imbalance > 1.0:
-        found.append(
-            f"the busiest expert rank has {implementation.load_imbalance:g} times its "
-            "share of tokens"
-        )
+    training = Training(model, placement.layout, implementation, question.sequence)
+    imbalance = training.load_imbalance if model.experts else 1.0
+    if imbalance > 1.0:
+        found.append(f"the busiest expert rank has {imbalance:g} times its share of tokens")
+    elif implementation.load_imbalance > 1.0:
+        found.append("each expert rank holds all experts, so that load_imbalance has no effect")
     elif model.experts:
         found.append("tokens are spread evenly over experts")
     return found

@@ -141,7 +141,7 @@ def _layer_pass(
     if experts is not None:
         share = layout.expert_split / layout.tensor
         arriving = element * tokens * experts.reads(model.hidden) * share * experts.per_token
-        arriving *= implementation.load_imbalance
+        arriving *= training.load_imbalance
         blocks.append((arriving, arriving, layout.expert_split, True))
     for read, made, ranks, exposed in blocks:
         if ranks > 1:
@@ -180,7 +180,7 @@ def _layer_pass(
     if meets:
         yield from _linear_messages(training, when)
     if experts is not None and layout.expert > 1:
-        copies = training.own_tokens * implementation.load_imbalance * copies_sent(training)
+        copies = training.own_tokens * training.load_imbalance * copies_sent(training)
         if implementation.fp8_dispatch and training.fp8:
             element = (1.0 + 4.0 / 128.0 + element) / 2.0  # the mean of there and back
         # Outputs that come back are needed by no backward pass.

@@ -77,7 +77,7 @@ def enumerate_layouts(
         Tokens of a sample.
     choices : Choices, optional
         By default: tensor degrees within a server that divide a rank's tokens; context degrees that
-        are powers of two and leave 1024 tokens a rank; pipelines of at most as many stages as
+        divide the sequence and leave 1024 tokens a rank; pipelines of at most as many stages as
         layers; every expert degree, each expert split over the tensor group or not at all;
         microbatches of 1 to 8 samples; up to 8 equal virtual stages, or 12 of one layer, or
         uneven ones where at most 3 layers are missing to parts of two; breadth-first schedules of
@@ -134,12 +134,14 @@ def enumerate_layouts(
                 fault = f"{whole} {of} are no multiple of {name} {given}"
                 remedy = f"{fault}; give a divisor, or leave it out"
                 break
-        if wanted.tensor and min(wanted.tensor) > gpus_per_server and not wanted.across_servers:
-            remedy = (
-                "tensor-parallel groups stay within a server of "
-                f"{counted(gpus_per_server, 'GPU')}; give a divisor of that, or "
-                "allow them across servers (--tensor-across-servers, Choices(across_servers=True))"
-            )
+        else:
+            least = min(wanted.tensor, default=0)
+            if least > gpus_per_server and not wanted.across_servers:
+                remedy = (
+                    "tensor-parallel groups stay within a server of "
+                    f"{counted(gpus_per_server, 'GPU')}; give a divisor of that, or allow them "
+                    "across servers (--tensor-across-servers, Choices(across_servers=True))"
+                )
         raise InfeasibleError(
             f"model {model.name!r}: no layout fills {counted(gpus, 'GPU')} with a global batch of "
             f"{counted(global_batch, 'sample')} of {counted(sequence, 'token')}{limits}; {remedy}",
@@ -194,11 +196,10 @@ def _layouts(
 def _contexts(ranks: int, sequence: int, choices: Choices) -> list[int]:
     if choices.context:
         return [c for c in choices.context if ranks % c == 0 and sequence % c == 0]
-    powers = [1 << k for k in range(ranks.bit_length())]
     return [
         c
-        for c in powers
-        if ranks % c == 0 and (c == 1 or (sequence % c == 0 and sequence // c >= _LEAST_TOKENS))
+        for c in divisors(ranks)
+        if c == 1 or (sequence % c == 0 and sequence // c >= _LEAST_TOKENS)
     ]
 
 

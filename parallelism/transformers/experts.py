@@ -77,6 +77,11 @@ class Experts:
         if self.shared and not self.shared_width:
             raise InputError("experts: shared_width is 0 but there are shared experts; give it")
 
+    @property
+    def most_imbalance(self) -> float:
+        """Tokens of the busiest rank over the mean at most: every token goes to its experts."""
+        return self.count / self.per_token
+
     def reads(self, hidden: int) -> int:
         """Return the width that routed experts read and return, where layers have this one."""
         return self.latent_width or hidden

@@ -64,12 +64,24 @@ class Training:
         return self.tokens / layout.tensor if layout.sequence_parallel else self.tokens
 
     @property
+    def load_imbalance(self) -> float:
+        """Tokens of the busiest expert rank over the mean, as far as they can differ at all.
+
+        A rank that holds all experts of its group gets the mean, and no rank gets more than every
+        token that there is, once for each expert that a token chooses and the rank holds.
+        """
+        experts = self.model.experts
+        assert experts is not None
+        asked = self.implementation.load_imbalance
+        return min(asked, float(self.layout.expert), experts.most_imbalance)
+
+    @property
     def arriving_tokens(self) -> float:
         """Tokens on which the routed experts of the busiest rank work."""
         experts = self.model.experts
         assert experts is not None
         share = self.layout.expert_split / self.layout.tensor
-        return self.tokens * share * experts.per_token * self.implementation.load_imbalance
+        return self.tokens * share * experts.per_token * self.load_imbalance
 
     @property
     def element(self) -> float:

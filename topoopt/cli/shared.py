@@ -79,7 +79,7 @@ JOB: Options = {
     ),
     "pipeline": _considered("Pipeline stages considered.", "all"),
     "context_degrees": _considered(
-        "Context-parallel degrees considered.", "powers of two that leave 1024 tokens", "--context"
+        "Context-parallel degrees considered.", "all that leave 1024 tokens a rank", "--context"
     ),
     "expert": _considered("Expert-parallel degrees considered.", "all"),
     "expert_tensor": _considered(
@@ -95,7 +95,7 @@ JOB: Options = {
         "Layers of each part along the model, such as 3,4x13,3,3.",
         "as even as they go, and balanced with embedding and head",
     ),
-    "microbatch": _considered("Samples of a microbatch considered.", "1,2,4,8"),
+    "microbatch": _considered("Samples of a microbatch considered.", "1 to 8"),
     "pipeline_schedule": _considered(
         "gpipe, 1f1b, eager-1f1b, interleaved, breadth-first, zero-bubble, zero-bubble-v: those "
         "considered; docs/llm.md explains them.",

@@ -206,6 +206,14 @@ class Job:
                         f"{name} is {told_as}, but {model.name} has no experts; leave it out",
                         fields=(name,),
                     )
+        elif software.load_imbalance > model.experts.most_imbalance:
+            experts = model.experts
+            raise InputError(
+                f"load_imbalance is {software.load_imbalance:g}, but where each token goes to "
+                f"{experts.per_token} of {counted(experts.count, 'expert')}, no rank has more than "
+                f"{experts.most_imbalance:g} times its share; give 1 to {experts.most_imbalance:g}",
+                fields=("load_imbalance",),
+            )
         if choices.stage_layers and sum(choices.stage_layers) != model.layers:
             raise InputError(
                 f"stage_layers adds up to {counted(sum(choices.stage_layers), 'layer')}; give the "

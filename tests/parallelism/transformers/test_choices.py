@@ -63,6 +63,7 @@ def test_a_plan_says_that_megatron_lacks_its_schedule(stack, schedule, said):
         ({"tensor": (3, 5)}, "16 GPUs are no multiple of tensor 3 or 5; give a divisor"),
         ({"pipeline": (32,)}, "16 GPUs are no multiple of pipeline 32; give a divisor"),
         ({"tensor": (16,)}, "tensor-parallel groups stay within a server of "),
+        ({"tensor": (12,)}, "16 GPUs are no multiple of tensor 12; give a divisor"),
     ],
 )
 def test_degrees_that_divide_nothing_are_named(asked, said):
@@ -72,6 +73,14 @@ def test_degrees_that_divide_nothing_are_named(asked, said):
         InfeasibleError, match="4095 tokens of a sample are no multiple of context 2"
     ):
         enumerate_layouts(MODEL, 16, 8, 64, 4095, Choices(context=(2,)))
+
+
+@pytest.mark.parametrize(("gpus", "sequence"), [(12, 6144), (24, 98304), (16, 4096), (20, 3072)])
+def test_every_context_degree_that_leaves_enough_tokens_is_considered(gpus, sequence):
+    """Of 3, 5, 6 or 7 servers, degrees that are powers of two alone leave ranks without use."""
+    considered = {layout.context for layout in enumerate_layouts(MODEL, gpus, 4, 60, sequence)}
+    least = {c for c in range(1, gpus + 1) if gpus % c == 0 and sequence % c == 0}
+    assert considered == {c for c in least if c == 1 or sequence / c >= 1024}
 
 
 def test_a_schedule_without_stages_is_asked_for_in_vain():

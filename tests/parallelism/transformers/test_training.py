@@ -44,3 +44,21 @@ def test_layouts_whose_layers_are_alike_share_one() -> None:
 def test_sequences_that_cannot_be_are_refused(model, layout, sequence, message) -> None:
     with pytest.raises(InputError, match=message):
         training_of(model, layout, sequence=sequence)
+
+
+@pytest.mark.parametrize(
+    ("layout", "asked", "busiest"),
+    [
+        (Layout(data=8), 9.0, 1.0),
+        (Layout(data=8, expert=2), 1.5, 1.5),
+        (Layout(data=8, expert=2), 4.0, 2.0),
+        (Layout(data=8, expert=8), 3.0, 3.0),
+        (Layout(data=8, expert=8), 9.0, 4.0),
+    ],
+)
+def test_experts_are_as_uneven_as_their_ranks_can_be(layout, asked, busiest) -> None:
+    """Of 8 experts, 2 a token: a rank gets its group's tokens at most, each once or twice."""
+    training = training_of(MIXTRAL, layout, Implementation(load_imbalance=asked))
+    assert training.load_imbalance == training.of_layers.load_imbalance == busiest
+    held, chosen = MIXTRAL.experts.count // layout.expert, MIXTRAL.experts.per_token
+    assert busiest <= min(held, chosen) / (chosen / layout.expert)

@@ -248,6 +248,10 @@ UNUSED = {
     ),
     "expert tensor": ((*LAYOUTS, "--expert-tensor", "2"), "gpt2 has no experts"),
     "imbalance": ((*LAYOUTS, "--load-imbalance", "1.2"), "gpt2 has no experts"),
+    "impossible imbalance": (
+        ("plan", "mixtral-8x7b", *CLUSTER, "--global-batch", "64", "--load-imbalance", "4.5"),
+        "2 of 8 experts, no rank has more than 4 times its share; give 1 to 4",
+    ),
     "modules": ((*LAYOUTS, "--recompute-modules", "norms"), "add 'modules' to recompute"),
     "part": (
         (*LAYOUTS, "--recompute", "modules", "--recompute-modules", "experts"),
