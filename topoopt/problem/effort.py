@@ -33,7 +33,7 @@ class Effort:
         The same on more servers than packet trains are sought with.
     compared : float
         Share of the search's work that the search for each fabric compared with may take more,
-        after what the search has kept is scored there.
+        after what the search has kept is scored there; ``least_work`` at least.
     layouts : int
         Layouts of a transformer that are simulated.
     """
@@ -53,7 +53,7 @@ class Effort:
 
 EFFORTS = {
     "quick": Effort(
-        least_gain=0.02, least_work=0.0, cuts=4, widenings=5, slice_steps=10,
+        least_gain=0.02, least_work=3e5, cuts=4, widenings=5, slice_steps=10,
         packet_stages=((2, 2),), routed=0, confirmed=1, finalists=1, compared=0.1, layouts=9,
     ),
     "normal": Effort(

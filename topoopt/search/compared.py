@@ -127,7 +127,7 @@ def best_compared(
     host = cast("Fabric", fabric)
     scored = problem
     if packets:
-        scored = problem.scored(_yielding(problem, host, dict.fromkeys([*starts, *kept])))
+        scored = problem.scored(_yielding(problem, base, dict.fromkeys([*starts, *kept])))
     score = _Remembering(Scorer(scored, fabric, search_tolerance(servers), most_work))
     fastest, often = _score_again(search, score, [*starts, *kept])
     if often and fastest > _FAR * result.best.time:
@@ -159,8 +159,9 @@ def best_compared(
     return Compared(best, took.seconds, took.bounded, took.near, times)
 
 
-def _yielding(problem: Problem, fabric: Fabric, strategies: Iterable[Strategy]) -> float:
+def _yielding(problem: Problem, base: BaselineFabric, strategies: Iterable[Strategy]) -> float:
     """Return how much transfers yield on a fabric, from the first few strategies that fit."""
+    fabric = cast("Fabric", base.fabric) if base.real is None else base.real()
     fitting = islice((s for s in strategies if problem.fits(s)), _WEIGHED)
     pairs = (Pair(s, None, Routing.ECMP, fabric, np.inf, "search") for s in fitting)
     return measured_yielding(problem, pairs)[0]
@@ -244,7 +245,7 @@ def _improve(
     effort = search.effort
     gains = Gains(effort.least_gain, effort.least_work)
     before, made = score.work, 0
-    most = before + effort.compared * shared
+    most = before + max(effort.compared * shared, effort.least_work)
     gains.note(shared, pairs[0].time)
     while searchers and not gains.over:
         for searcher in list(searchers):
