@@ -255,7 +255,9 @@ def _free_degree(
         return BuiltFabric(name, xpander(servers, degree, bandwidth, latency, rng), degree)
     build = de_bruijn if name == "de-bruijn" else kautz
     network = build(servers, degree, bandwidth, latency)
-    return BuiltFabric(name, network, degree, bidirectional=False)
+    # Ports that would join a server to itself are unused, at small sizes some of every server.
+    used = int(max(network.out_degree().max(), network.in_degree().max()))
+    return BuiltFabric(name, network, used, bidirectional=False)
 
 
 def _direct(name: str, network: Network, degree: int | None, own: int) -> BuiltFabric:
