@@ -14,7 +14,6 @@ from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProbl
 from topoopt.bandwidth.solve.ties import tied_problem
 
 _SPARE = 1e-6  # share of a limit that may be left although it binds: rounding
-_NOTHING = 1e-9  # share of the objective below which a limit is worth nothing: the solver's gap
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +142,8 @@ def _of_what_binds(
 
     Of a limit's slack and its multiplier one is zero at an optimum (complementary slackness).
     The solver leaves a little of both, so the smaller one counts as zero: the slack as a share
-    of the limit, the multiplier as what so much of it is worth as a share of the objective.
+    of the limit, the multiplier as what so much of it is worth as a share of the objective. A
+    worth within the gap of the proof is nothing, also that of an equality.
     """
     limits = problem.constraints
     terms = np.abs(limits.matrix * bandwidth).max(axis=1, initial=0.0)
@@ -155,7 +155,7 @@ def _of_what_binds(
     every = np.append(duals, deadline_dual)
     share = spare / np.where(size > 0, size, 1.0)
     worth = np.abs(every) * size / max(abs(problem.value(bandwidth)), 1e-300)
-    free = (worth <= _NOTHING) | ((share > _SPARE) & (worth < share))
+    free = (worth <= GAP) | ((share > _SPARE) & (worth < share))
     every = np.where(free, 0.0, every)
     return every[:-1], float(every[-1])
 

@@ -232,6 +232,12 @@ def test_limits_that_do_not_bind_are_worth_exactly_nothing(objective):
     assert (found.deadline_dual > 0) == (objective == AllocationObjective.COST)
 
 
+def test_a_budget_that_no_time_depends_on_is_worth_exactly_nothing():
+    # Only the last dimension is waited for, and it has a limit of its own.
+    found = solve(random_problem(61, "time")[0])
+    assert found.duals[0] == found.duals[1] == 0 < found.duals[2]
+
+
 def test_without_communication_the_budget_is_worth_exactly_nothing():
     limits = parse_constraints(["sum(b) == 300"], 2)
     found = solve(
