@@ -199,6 +199,11 @@ def path_routing_tables(routing: PathRouting) -> ForwardingTables:
         Checked loop-free. Nodes that carry nothing toward a destination send to a neighbour
         nearer by hops. For another demand than this they are valid, but not the best.
 
+    Raises
+    ------
+    InfeasibleError
+        If a host cannot reach another, even where the demand asks for nothing between them.
+
     Examples
     --------
     >>> import numpy as np

@@ -5,21 +5,26 @@ from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
+import numpy as np
 import pytest
 import typer
 from small_plans import shared_plan
 
 import topoopt as to
 from parallelism.models.schema import ModelSpec
+from parallelism.taskgraph import TaskGraph, TaskKind
 from parallelism.transformers.implementation import STACKS, get_stack
 from routing.clos.optimum import TIME_LIMIT
 from routing.clos.routers import ROUTERS as CLOS_METHODS
-from routing.paths import USUAL_PATHS, USUAL_SLACK
+from routing.network import Network
+from routing.paths import USUAL_PATHS, USUAL_SLACK, ecmp_routes
 from routing.routed import Method
 from topoopt.bandwidth.model.builtin import WORKLOAD_NAMES as WORKLOADS
 from topoopt.base.engine import LOCAL
 from topoopt.cli.app import app
 from topoopt.codesign.designs import Design
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.simulate import simulate
 from topoopt.fabrics.baselines import BASELINES
 from topoopt.problem import options, schedule
 from topoopt.problem.cluster import MAX_DEGREE, MAX_SERVERS
@@ -219,6 +224,32 @@ def test_keys_of_a_topology_are_told():
     page = (DOCS / "topologies.md").read_text()
     assert told <= set(found)
     assert [key for key in found if key not in told and f"`{key}`" not in page] == []
+
+
+def test_lone_messages_take_as_long_as_told():
+    told = rows("fabric-model.md", "| path | bandwidth-delay product")
+    for path, product, ratio in told:
+        hops, cables, gbps, micros = re.fullmatch(
+            r"(\d+) hops of (?:(\d+) x )?(\d+) Gbps, (\d+) us a hop", path
+        ).groups()
+        hops, cables, rate, delay = (
+            int(hops),
+            int(cables or 1),
+            int(gbps) / 8 * 1e9,
+            int(micros) / 1e6,
+        )
+        ends = np.arange(hops)
+        source, target = np.append(ends, ends + 1), np.append(ends + 1, ends)
+        many = np.tile(source, cables), np.tile(target, cables)
+        network = Network.from_links("line", hops + 1, 0, *many, rate, delay)
+        fabric = Fabric("line", network, ecmp_routes(network))
+        tasks = TaskGraph.from_lists(hops + 1, [(TaskKind.TRANSFER, 0, hops, 3.3e7, 0.0)], [])
+        packet = fabric.transport.segment_bytes
+        whole = np.ceil(3.3e7 / packet) * packet
+        lone = 2 * hops * delay + whole / (cables * rate) + (hops - 1) * packet / rate
+        assert simulate(fabric, tasks).makespan == pytest.approx(lone)
+        assert f"{simulate(fabric, tasks, model='packet').makespan / lone:.2f}" == ratio, path
+        assert round(2 * hops * delay * cables * rate / packet) == int(product), path
 
 
 def test_the_table_of_commands_has_the_titles_and_the_order_of_the_program():

@@ -3,7 +3,6 @@
 Imported by `parallelism.model_file` alone, when a file is read: pydantic is slow to import.
 """
 
-import math
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -197,15 +196,7 @@ def _custom(build: GraphBuilder, spec: CustomSpec, inputs: list[Tensor]) -> Tens
     modes = [Mode[split.mode.upper()] for split in spec.splits]
     if len(set(modes)) < len(modes):
         raise InputError(f"operator {spec.name!r}: a split mode occurs twice; keep one")
-    elements = math.prod(spec.output_shape)
-    for mode, split in zip(modes, spec.splits, strict=True):
-        if mode.slices_output and split.extent > elements:
-            raise InputError(
-                f"operator {spec.name!r}: the extent {split.extent} of split {split.mode!r} is "
-                f"larger than the output, of {counted(elements, 'element')}; give the features "
-                "that are divided"
-            )
-    return build.append(
+    made = build.append(
         spec.name,
         spec.behaves_as,
         inputs,
@@ -218,6 +209,14 @@ def _custom(build: GraphBuilder, spec: CustomSpec, inputs: list[Tensor]) -> Tens
         ),
         sparse=spec.sparse,
     )
+    for mode, split in zip(modes, spec.splits, strict=True):
+        if mode.slices_output and made.channels % split.extent:
+            raise InputError(
+                f"operator {spec.name!r}: the extent {split.extent} of split {split.mode!r} does "
+                f"not divide the {counted(made.channels, 'feature')} of the output, "
+                f"{list(spec.output_shape)}; give their number or a divisor of it"
+            )
+    return made
 
 
 def _expect(spec: OperatorSpec, inputs: list[Tensor], least: int, most: int) -> None:

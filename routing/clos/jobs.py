@@ -188,8 +188,10 @@ def place_rings(
     InfeasibleError
         If too few NICs are free.
     """
-    if group < 1 or replicas < 2:
-        raise InputError(f"{group} x {replicas} accelerators; give 1+ a replica, 2+ replicas")
+    if group < 1:
+        raise InputError(f"a replica of {counted(group, 'accelerator')}; give at least 1")
+    if replicas < 2:
+        raise InputError(f"replicas is {replicas}; a ring needs at least 2")
     size = clos.nics_per_tor
     free = np.ones((clos.tors, size), dtype=bool)
     for job in taken:

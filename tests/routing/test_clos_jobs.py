@@ -94,7 +94,7 @@ def test_wrong_input_is_named():
         place_rings(clos, 1, 2, "tight")
     with pytest.raises(InputError, match="random generator"):
         place_rings(clos, 1, 2, "random")
-    with pytest.raises(InputError, match="give 1"):
+    with pytest.raises(InputError, match="give at least 1"):
         place_rings(clos, 0, 2, "packed")
     with pytest.raises(InputError, match="replicas"):
         ring_flow_bytes(1.0, 1, 1)

@@ -6,7 +6,7 @@ from flow_oracle import random_demand, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codesign_base import InputError
+from codesign_base import InfeasibleError, InputError
 from routing.forwarding import (
     ForwardingTables,
     check_tables,
@@ -71,6 +71,14 @@ def test_tables_by_destination_load_no_link_more(seed: int) -> None:
 
 def line() -> Network:
     return Network.from_links("line", 3, 0, [0, 1, 1, 2], [1, 0, 2, 1], 1.0, 1e-6)
+
+
+def test_tables_need_paths_between_all_hosts() -> None:
+    apart = Network.from_links("apart", 3, 0, [0, 1, 2], [1, 0, 1], 1.0, 1e-6)
+    demand = np.zeros((3, 3))
+    demand[0, 1] = 1.0
+    with pytest.raises(InfeasibleError, match="host 2 cannot be reached from host 0"):
+        path_routing_tables(min_congestion(apart, demand))
 
 
 def test_rules_are_counted_by_node() -> None:

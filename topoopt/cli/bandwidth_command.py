@@ -167,12 +167,15 @@ def bandwidth_command(
     )
     joined = member_named("together", together, Together)
     reference = member_named("relative-to", relative_to, RelativeTo)
+    if len(workload) == 1:
+        common.refuse_given(
+            context, ("together", "relative_to"), "there is one workload; leave it out"
+        )
     if searching:
         unfit = {
             "--communicator": bool(communicator),
             "--rates": bool(rates),
             "--sensitivity": sensitivity,
-            "--relative-to": reference != RelativeTo.OPTIMUM,
             "a second --workload": len(workload) > 1,
             "--network": given["search_shapes"] is not None and network is not None,
         }

@@ -43,9 +43,13 @@ def misplaced_file(words: Sequence[str]) -> str:
             takers = [f"`topoopt {name}`" for name in TAKEN_BY[kind]]
             listed = " and ".join([", ".join(takers[:-1]), takers[-1]] if takers[1:] else takers)
             takes = "takes" if len(takers) == 1 else "take"
-            first = " first" if command == "route" and kind == Document.NETWORK else ""
+            order = ""
+            if command == "route":
+                order = {Document.NETWORK: " first", TRAFFIC: " second, after the network"}.get(
+                    kind, ""
+                )
             return f"{word!r} is {kind}, which `topoopt {command}` does not take here; " + (
-                f"{listed} {takes} it{first}"
+                f"{listed} {takes} it{order}"
             )
     return ""
 

@@ -72,7 +72,14 @@ def topology_command(
     from topoopt.report.picture import network_picture
     from topoopt.studies.topology_report import report_text, topology_report
     from topoopt.topology.network_file import save_network
-    from topoopt.topology.zoo.registry import DRAWN, FABRICS, PORTED, SWITCHED, build_fabric
+    from topoopt.topology.zoo.registry import (
+        DRAWN,
+        FABRICS,
+        PORTED,
+        SWITCHED,
+        TAPERED,
+        build_fabric,
+    )
 
     if name == "list":
         others = {parameter.name or "" for parameter in context.command.params}
@@ -95,6 +102,16 @@ def topology_command(
         common.refuse_given(context, ("seed",), f"nothing of {name} is drawn; leave it out")
     if name in SWITCHED:
         common.refuse_given(context, ("layer",), f"{name} has switches for it; leave it out")
+    if name in FABRICS and name not in TAPERED:
+        common.refuse_given(
+            context, ("oversubscription",), f"nothing of {name} tapers; leave it out"
+        )
+    if name in FABRICS and name != "fat-tree":
+        common.refuse_given(context, ("tier",), f"{name} has no choice of tiers; leave it out")
+    elif oversubscription == 1:
+        common.refuse_given(
+            context, ("tier",), "nothing tapers there; give --oversubscription above 1, too"
+        )
     checked_seed(seed)
     common.check_outputs(output, inputs=[traffic, prices])
     kinds = (".json", ".graphml", ".xml", ".svg")

@@ -143,6 +143,11 @@ def _job(
     if isinstance(spec.placement, str):
         nics = place_rings(clos, group, spec.replicas, spec.placement, taken, rng)
     else:
+        if spec.count > 1:
+            raise InputError(
+                f"count is {spec.count}, but the NICs of its placement are for one job; list each "
+                "job with its own, or choose placement packed or random"
+            )
         nics = _given(spec.placement, clos, group, spec.replicas)
         used = np.concatenate([np.zeros(0, dtype=np.int64), *(job.nics.ravel() for job in taken)])
         twice = np.intersect1d(nics, used)

@@ -127,6 +127,8 @@ def draw_jobs(
         raise InputError(
             f"{counted(count, 'job')} of {counted(len(models), 'kind')}; draw 1+ jobs of 1+ kinds"
         )
+    if replicas < 2:
+        raise InputError(f"replicas is {replicas}; a ring needs at least 2")
     rng = np.random.default_rng(seed)
     room = clos.tors * clos.nics_per_tor
     sizes = np.array([model.group * replicas for model in models])

@@ -23,12 +23,12 @@ def simulate(
     """Simulate one iteration and return its timeline.
 
     COMPUTE tasks are ready when all predecessors have finished, and run one at a time on their
-    device, first in first out by ready time (ties by task id). A TRANSFER of S bytes sends them
-    over the routes of its pair when ready. An ALLREDUCE of S bytes over g > 1 servers waits for
-    its delay, then runs in 2 (g - 1) rounds of g messages of S / (g R) bytes on each of its R
-    rings; REDUCE_SCATTER and ALL_GATHER in half as many; over one server it takes its delay.
-    Over many servers there may be fewer rounds of larger messages (`topoopt.fabric.ring_trees`).
-    Messages are whole packets, and are announced (see `Transport`).
+    device, first in first out by ready time (ties by task id; see the notes). A TRANSFER of S
+    bytes sends them over the routes of its pair when ready. An ALLREDUCE of S bytes over g > 1
+    servers waits for its delay, then runs in 2 (g - 1) rounds of g messages of S / (g R) bytes on
+    each of its R rings; REDUCE_SCATTER and ALL_GATHER in half as many; over one server it takes its
+    delay. Over many servers there may be fewer rounds of larger messages
+    (`topoopt.fabric.ring_trees`). Messages are whole packets, and are announced (see `Transport`).
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def simulate(
     model : {"fluid", "packet"}
         fluid: at every instant rates are max-min fair over all active flows; an AllReduce is one
         coupled stream over every edge of its rings, whose rate is such that a round takes at
-        least its bytes and its lag on an empty network. train: packet trains through first-in
+        least its bytes and its lag on an empty network. packet: packet trains through first-in
         first-out links with DCTCP windows; slower and truer, see `run_packets`.
     seed : int
         Of the paths that the packet model draws.
@@ -62,7 +62,10 @@ def simulate(
     Notes
     -----
     In the fluid model events whose times differ by less than 1e-12 of the time form one instant,
-    in which ties go by task id: the same input gives bit-identical results. When flows come or
+    in which ties go by task id: the same input gives bit-identical results. Tasks that get ready
+    only by others that begin and end at that very instant (computation of no time, a collective
+    of one server without delay) come after those that were ready before, whatever their ids;
+    packet trains may order such tasks otherwise. When flows come or
     go, progressive filling is repeated only from the lowest level that can change, and equal
     flows of a symmetric fabric are filled as one (see `collapse`); both are exact.
     """

@@ -69,7 +69,8 @@ def task_graph_of(file: FbufFile) -> FbufTasks:
     one task at a time, and no link. An AllReduce waits for its stored runtime (the reduction
     inside each server) and then reduces its bytes over its group; over one node it takes that
     runtime only. Nothing can wait for an AllReduce, because the file keeps its group where other
-    tasks keep their followers. A barrier takes its stored runtime (zero) and no resource.
+    tasks keep their followers. A barrier takes its stored runtime (zero) and no resource; a device
+    of barriers only is none of the graph's.
 
     Parameters
     ----------
@@ -101,12 +102,14 @@ def task_graph_of(file: FbufFile) -> FbufTasks:
     used = np.unique(
         device[(moves & ~crosses) | (kind < FbufTask.COMM) | (kind == FbufTask.UPDATE)]
     )
-    processor = ((file.device_type == FbufDevice.GPU) | (file.device_type == FbufDevice.CPU))[used]
-    # Every processor counts, also one without work; in order of nodes.
-    processors = np.flatnonzero(
-        ((file.device_type == FbufDevice.GPU) | (file.device_type == FbufDevice.CPU))
-        & (file.device_node < np.uint64(file.nodes))
-    )
+    computing = (file.device_type == FbufDevice.GPU) | (file.device_type == FbufDevice.CPU)
+    processor = computing[used]
+    # Every processor counts, also one without work, but not what only carries barriers, which
+    # `fbuf_of` gives devices of their own; in order of nodes.
+    waits = kind == FbufTask.BARRIER
+    carrier = np.setdiff1d(device[waits], device[~waits])
+    computing[carrier[carrier >= 0]] = False
+    processors = np.flatnonzero(computing & (file.device_node < np.uint64(file.nodes)))
     processors = processors[np.lexsort((file.device_property[processors], place[processors]))]
     devices = np.concatenate((processors, used[~processor]))
     number = np.full(file.device_id.size, -1, dtype=np.int64)

@@ -73,12 +73,14 @@ def topology_report(
     Raises
     ------
     InputError
-        If the traffic is of another number of servers, or there is none.
+        If there is one server only, the traffic is of another number of them, or there is none.
     InfeasibleError
         If a server cannot reach another.
     """
     network = built.network
     n = network.hosts
+    if n < 2:  # plans may have one server on a switch, but nothing is measured there
+        raise InputError(f"a network of {counted(n, 'server')}; give at least 2")
     uniform = np.ones((n, n)) - np.eye(n)
     given = Traffic(n, uniform, (), np.zeros(0)) if traffic is None else traffic
     if given.servers != n:

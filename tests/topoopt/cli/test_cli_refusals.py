@@ -267,6 +267,26 @@ UNUSED = {
         ("topology", "fat-tree", "--servers", "4", "--layer", "ocs"),
         "fat-tree has switches for it",
     ),
+    "tier": (
+        ("topology", "hypercube", "--servers", "8", "--tier", "tor"),
+        "hypercube has no choice of tiers",
+    ),
+    "untapered": (
+        ("topology", "fat-tree", "--servers", "8", "--tier", "aggregation"),
+        "give --oversubscription above 1",
+    ),
+    "taper": (
+        ("topology", "hypercube", "--servers", "8", "--oversubscription", "1"),
+        "nothing of hypercube tapers",
+    ),
+    "together": (
+        ("bandwidth", "--network", "RI(4)", "--workload", "gpt-3", "--together", "max"),
+        "there is one workload",
+    ),
+    "relative": (
+        ("bandwidth", "--network", "RI(4)", "--workload", "gpt-3", "--relative-to", "equal"),
+        "there is one workload",
+    ),
     "list": (("topology", "list", "--servers", "4"), "list builds nothing"),
     "room": (
         ("bandwidth", "--network", "RI(4)", "--workload", "gpt-3", "--memory", "80GB"),

@@ -124,6 +124,7 @@ def test_a_file_in_the_place_of_another_is_called_what_it_is(case, desk, monkeyp
     (sentence,) = capsys.readouterr().err.splitlines()
     assert f"is {kind}, which `topoopt {words[0]}` does not take here; " in sentence
     assert f"`topoopt {taker}`" in sentence.partition(";")[2]
+    assert sentence.endswith(" after the network") == (case == "traffic first")
 
 
 def test_every_command_that_takes_a_file_is_named_by_what_it_takes():

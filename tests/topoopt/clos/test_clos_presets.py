@@ -44,3 +44,5 @@ def test_sets_are_drawn_among_those_that_fit():
         draw_jobs(clos, 4, 2, 0, MODELS)
     with pytest.raises(InputError, match="draw 1"):
         draw_jobs(clos, 0, 2, 0, MODELS)
+    with pytest.raises(InputError, match="replicas is 1; a ring needs at least 2"):
+        draw_jobs(clos, 9, 1, 0, MODELS)

@@ -34,6 +34,14 @@ def test_ring_allreduce(servers: int) -> None:
     assert simulate(fabric, tasks).makespan == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("first", [(TaskKind.ALL_GATHER, 0, -1, 1e6, 0.0), (C, 1, -1, 0.0, 0.0)])
+def test_what_gets_ready_by_tasks_of_no_time_comes_last(first) -> None:
+    tasks = [first, (C, 0, -1, 2e-3, 0.0), (C, 0, -1, 1e-3, 0.0)]
+    graph = TaskGraph.from_lists(2, tasks, [(0, 1)], ((0,),))
+    found = simulate(circulant(2, (1,), capacity=1e9, latency=1e-6), graph)
+    assert found.start.tolist() == [0.0, 1e-3, 0.0]
+
+
 @pytest.mark.parametrize("servers", [2, 3, 8])
 @pytest.mark.parametrize("kind", [TaskKind.REDUCE_SCATTER, TaskKind.ALL_GATHER])
 def test_ring_goes_round_once(servers: int, kind: TaskKind) -> None:

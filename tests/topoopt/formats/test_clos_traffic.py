@@ -189,6 +189,12 @@ def test_json_holds_the_same(tmp_path):
         (
             "jobs: [{parameters: 8.0, compute_time: 1s, replicas: 2, count: 2, "
             "placement: [['0:0'],['1:0']]}]",
+            "count is 2, but the NICs of its placement are for one job; list each",
+        ),
+        (
+            "jobs: [{name: a, parameters: 8.0, compute_time: 1s, replicas: 2, "
+            "placement: [['0:0'],['1:0']]}, {name: b, parameters: 8.0, compute_time: 1s, "
+            "replicas: 2, placement: [['0:0'],['1:1']]}]",
             "NIC 0:0 belongs to another job",
         ),
         ("jobs: [{model: bloom, model: bloom, replicas: 2}]", "key 'model' occurs twice"),

@@ -249,6 +249,7 @@ def test_the_file_simulates_the_same_iteration():
     ]  # fmt: skip
 
     found = task_graph_of(again).graph
+    assert found.server_of_device.tolist() == [0, 1, 2, 3]  # the last one carries a barrier only
     for name in ("kind", "second", "successor_offsets", "successors", "predecessors"):
         assert np.array_equal(getattr(found, name), getattr(tasks, name)), name
     moved = np.where(again.task_type == 4, 0.0, tasks.size)  # a barrier takes its delay only

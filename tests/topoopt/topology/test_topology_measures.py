@@ -148,6 +148,9 @@ def test_reports() -> None:
         assert "throughput" in report_text(report)
     with pytest.raises(InputError, match="has 6"):
         topology_report(mesh, B, default_prices(), Traffic(5, np.zeros((5, 5)), (), np.zeros(0)))
+    for name in ("ideal-switch", "fat-tree"):
+        with pytest.raises(InputError, match="a network of 1 server; give at least 2"):
+            topology_report(build_fabric(name, 1, 1, B), B, default_prices())
     with pytest.raises(InputError, match="no bytes"):
         topology_report(mesh, B, default_prices(), Traffic(6, np.zeros((6, 6)), (), np.zeros(0)))
 

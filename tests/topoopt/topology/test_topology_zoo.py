@@ -256,6 +256,13 @@ def test_wrong_input_is_refused(
         build_fabric(*arguments, B, **options)  # type: ignore[arg-type]
 
 
+def test_the_degree_of_shift_graphs_counts_the_ports_in_use() -> None:
+    # Every server of de Bruijn's network of 4 and degree 3 would have one port joined to itself.
+    for name, degree, used in (("de-bruijn", 3, 2), ("kautz", 2, 2)):
+        built = build_fabric(name, 4, degree, B)
+        assert built.degree == used == built.network.out_degree().max()
+
+
 def test_wrong_rates_are_refused() -> None:
     with pytest.raises(InputError, match="bandwidth"):
         torus([4], 0.0, LAG)

@@ -61,6 +61,7 @@ class BoxSearch:
         self.bound = np.inf  # smallest bound of the boxes put aside
         self.relaxed = -np.inf
         self.root: Certificate | None = None
+        self.root_bandwidth: Floats | None = None  # the optimum that `root` proves
         self.looked = 0
 
     def run(self, nodes: int, relax_first: bool = False) -> bool:
@@ -212,7 +213,7 @@ class BoxSearch:
         if answer.bound is not None:
             bound = max(bound, answer.bound.bound)
             if self.root is None:
-                self.root = answer.bound
+                self.root, self.root_bandwidth = answer.bound, answer.bandwidth
         if self.looked == 1:
             self.relaxed = bound
         if answer.bandwidth is None and self._proven_empty(boxed):

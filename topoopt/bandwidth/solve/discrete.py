@@ -123,7 +123,7 @@ def solve_discrete(
         looked += more
     dual = min(search.bound, problem.value(cheapest))
     broken = not np.array_equal(cheapest, best)
-    solution = solution_of(problem, cheapest, dual, search.root, broken)
+    solution = solution_of(problem, cheapest, dual, search.root, broken, search.root_bandwidth)
     return DiscreteSolution(solution, search.relaxed, looked, complete)
 
 

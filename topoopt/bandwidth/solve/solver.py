@@ -13,6 +13,8 @@ from topoopt.bandwidth.solve.optimise import GAP, optimise, relative_gap, repair
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 from topoopt.bandwidth.solve.ties import tied_problem
 
+_SPARE = 1e-6  # share of a limit that may be left although it binds: rounding
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
@@ -32,7 +34,7 @@ class Solution:
         ``(primal - dual) / primal``.
     duals : float64 array, shape (constraints,)
         How much the objective falls for each byte/s (or dollar) by which a constraint's right
-        hand side ``A b <= h`` grows.
+        hand side ``A b <= h`` grows; exactly 0 where it does not bind.
     deadline_dual : float
         The same for a second of deadline.
     ties_broken : bool
@@ -102,12 +104,24 @@ def solution_of(
     dual: float,
     bound: Certificate | None,
     ties_broken: bool,
+    priced_at: Floats | None = None,
 ) -> Solution:
-    """Return bandwidths as a solution with a lower bound, and multipliers if there are some."""
+    """Return bandwidths as a solution with a lower bound, and multipliers if there are some.
+
+    The multipliers are those of the optimum `priced_at`, by default the bandwidths themselves.
+    """
     value, cost = problem.value(bandwidth), problem.cost_of(bandwidth)
     limits = len(problem.constraints.names)
-    # With time x cost A y <= h t: a change of h counts t times.
-    scale = 1.0 / cost if problem.objective == AllocationObjective.TIME_COST else 1.0
+    duals, deadline_dual = np.zeros(limits), 0.0
+    if bound is not None:
+        # With time x cost A y <= h t: a change of h counts t times.
+        scale = 1.0 / cost if problem.objective == AllocationObjective.TIME_COST else 1.0
+        duals, deadline_dual = _of_what_binds(
+            problem,
+            bandwidth if priced_at is None else priced_at,
+            bound.duals[:limits] * scale,
+            bound.limit_dual * scale,
+        )
     return Solution(
         bandwidth=bandwidth,
         time=problem.time.time(bandwidth),
@@ -115,10 +129,35 @@ def solution_of(
         primal=value,
         dual=dual,
         gap=max(relative_gap(value, dual), 0.0),
-        duals=np.zeros(limits) if bound is None else bound.duals[:limits] * scale,
-        deadline_dual=0.0 if bound is None else bound.limit_dual * scale,
+        duals=duals,
+        deadline_dual=deadline_dual,
         ties_broken=ties_broken,
     )
+
+
+def _of_what_binds(
+    problem: AllocationProblem, bandwidth: Floats, duals: Floats, deadline_dual: float
+) -> tuple[Floats, float]:
+    """Set the multipliers of limits that do not bind to zero, which the solver only approaches.
+
+    Of a limit's slack and its multiplier one is zero at an optimum (complementary slackness).
+    The solver leaves a little of both, so the smaller one counts as zero: the slack as a share
+    of the limit, the multiplier as what so much of it is worth as a share of the objective. A
+    worth within the gap of the proof is nothing, also that of an equality.
+    """
+    limits = problem.constraints
+    terms = np.abs(limits.matrix * bandwidth).max(axis=1, initial=0.0)
+    size = np.append(np.maximum(terms, np.abs(limits.bound)), problem.deadline or 0.0)
+    spare = np.append(
+        np.where(limits.equality, 0.0, limits.bound - limits.matrix @ bandwidth),
+        0.0 if problem.deadline is None else problem.deadline - problem.time.time(bandwidth),
+    )
+    every = np.append(duals, deadline_dual)
+    share = spare / np.where(size > 0, size, 1.0)
+    worth = np.abs(every) * size / max(abs(problem.value(bandwidth)), 1e-300)
+    free = (worth <= GAP) | ((share > _SPARE) & (worth < share))
+    every = np.where(free, 0.0, every)
+    return every[:-1], float(every[-1])
 
 
 def _break_ties(problem: AllocationProblem, bandwidth: Floats, bound: Certificate) -> Floats | None:

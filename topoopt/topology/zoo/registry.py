@@ -61,9 +61,10 @@ DRAWN = ("cayley", "annealed", "expander", "xpander")
 """Fabrics that a seed chooses."""
 SWITCHED = ("ideal-switch", "fat-tree", "leaf-spine", "rail", "rail-only", "dragonfly")
 """Fabrics without cables from server to server."""
+TAPERED = ("fat-tree", "leaf-spine", "rail", "rail-only")
+"""Fabrics that may be oversubscribed."""
 # Tables of all pairs of more servers fill memory, and so do cables of more ports.
 _MOST_SERVERS = _MOST_PORTS = 32_768
-_TAPERED = ("fat-tree", "leaf-spine", "rail", "rail-only")
 _GROUPED = ("leaf-spine", "rail", "rail-only")
 
 
@@ -254,7 +255,9 @@ def _free_degree(
         return BuiltFabric(name, xpander(servers, degree, bandwidth, latency, rng), degree)
     build = de_bruijn if name == "de-bruijn" else kautz
     network = build(servers, degree, bandwidth, latency)
-    return BuiltFabric(name, network, degree, bidirectional=False)
+    # Ports that would join a server to itself are unused, at small sizes some of every server.
+    used = int(max(network.out_degree().max(), network.in_degree().max()))
+    return BuiltFabric(name, network, used, bidirectional=False)
 
 
 def _direct(name: str, network: Network, degree: int | None, own: int) -> BuiltFabric:
@@ -299,7 +302,7 @@ def _check_options(
         raise InputError(f"dims {dims!r} does not apply to {name}; leave it out")
     if group is not None and name not in _GROUPED:
         raise InputError(f"group {group} does not apply to {name}; leave it out")
-    if oversubscription != 1 and name not in _TAPERED:
+    if oversubscription != 1 and name not in TAPERED:
         raise InputError(f"oversubscription does not apply to {name}; leave it out")
     if tier != "tor" and name != "fat-tree":
         raise InputError(f"tier {tier!r} does not apply to {name}; leave it out")

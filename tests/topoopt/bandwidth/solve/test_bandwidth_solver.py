@@ -217,6 +217,35 @@ def test_cost_under_a_deadline():
     assert found.deadline_dual == pytest.approx(200 / 0.1, rel=1e-4)
 
 
+@pytest.mark.parametrize("objective", list(AllocationObjective))
+def test_limits_that_do_not_bind_are_worth_exactly_nothing(objective):
+    time = compile_time(comm((8e9, 0.0)) + comm((0.0, 4e9)) + 0.5, 2)
+    prices = np.array([1e-9, 3e-9])
+    texts = ["sum(b) <= 300", "sum(b) <= 500", "400 >= b0 >= 1", "b1 >= 0.01 b0", "cost <= 1e5"]
+    limits = parse_constraints(texts, 2, prices, 7.0)
+    problem = AllocationProblem(time, prices, 7000.0, limits, objective, 5.0)
+    if objective == AllocationObjective.COST:
+        problem = replace(problem, deadline=0.7)
+    found = solve(problem)
+    assert not np.any(found.duals[1:])
+    assert (found.duals[0] > 0) == (objective != AllocationObjective.COST)
+    assert (found.deadline_dual > 0) == (objective == AllocationObjective.COST)
+
+
+def test_a_budget_that_no_time_depends_on_is_worth_exactly_nothing():
+    # Only the last dimension is waited for, and it has a limit of its own.
+    found = solve(random_problem(61, "time")[0])
+    assert found.duals[0] == found.duals[1] == 0 < found.duals[2]
+
+
+def test_without_communication_the_budget_is_worth_exactly_nothing():
+    limits = parse_constraints(["sum(b) == 300"], 2)
+    found = solve(
+        AllocationProblem(compile_time(comm((0.0, 0.0)) + 0.5, 2), np.ones(2), 0.0, limits)
+    )
+    assert not np.any(found.duals)
+
+
 @MODEST
 @given(seed=st.integers(0, 10**6), overlap=st.booleans())
 def test_deadlines_of_time_times_cost(seed, overlap):
