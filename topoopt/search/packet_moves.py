@@ -39,6 +39,8 @@ _PROMISE = 0.01
 _SLACK = 0.005
 # Variants looked at for each simulation with packet trains, at most.
 _PROPOSALS = 40
+# Share of the work before them that simulations of more pairs than begin may take.
+_LOOKED_AT = 0.25
 # Set aside for sending a train over a link, in the units of `Scorer.work`. It takes about
 # 1.2; but plans of longer searches before the packet trains were no better when replayed.
 _PACKET_WORK = 3.0
@@ -168,17 +170,23 @@ class PacketMoves:
         return [climb.pair for climb in sorted(climbs, key=lambda c: c.least)] or list(pairs)
 
     def _begun(self, pairs: list[Pair], count: int) -> list[_Climb]:
-        """Return the pairs of the best yielding scores, the fastest in packet trains first."""
+        """Return the pairs of the best scores, the fastest in packet trains first.
+
+        Simulated are at least so many, and more where that costs little beside the search: what a
+        few pairs said of how transfers yield need not hold for all, and a search may have gone
+        where packets are slow.
+        """
         wired = [pair for pair in pairs if pair.topology is not None]
         times = [self._score(pair.fabric, pair.strategy) for pair in wired]
         climbs: list[_Climb] = []
         order = sorted(range(len(wired)), key=lambda i: (times[i], i))
+        most = self.work + _LOOKED_AT * self.work
 
         def timed(place: int, _: float) -> float:
             return packet_time(self.problem, wired[place])
 
         for place, least in in_twos(order, timed, lambda: 0.0, self.problem.cluster.servers, 0):
-            if len(climbs) == count:
+            if len(climbs) >= count and self.work >= most:
                 break
             pair = wired[place]
             cost = _simulation_work(pair.fabric, self.problem.family.build(pair.strategy))
@@ -187,10 +195,9 @@ class PacketMoves:
                 key = np.random.SeedSequence(self.problem.seed, spawn_key=(900, place))
                 rng = np.random.default_rng(key)
                 climbs.append(_Climb(pair, least, times[place], cost, rng, {pair.strategy}))
-        if climbs:
-            best = min(climbs, key=lambda climb: climb.least)
-            climbs = [best, *(climb for climb in climbs if climb is not best)]
-        return climbs
+        kept = sorted(climbs, key=lambda climb: climb.least)[:count]
+        # Of those kept the best begins, the others follow in the order of their scores.
+        return kept[:1] + [climb for climb in climbs if any(climb is one for one in kept[1:])]
 
     def _climb(
         self,
