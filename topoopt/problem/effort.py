@@ -17,6 +17,9 @@ class Effort:
     least_work : float
         No stage ends before so much work in all, in re-solved flows (about 0.13 us each): small
         jobs are cheap to search whole.
+    again : float
+        Rounds do not end before all work is so many times that of the starts, within limits
+        (`topoopt.search.driver`).
     cuts, widenings : int
         Places at which streams on halves, and widening branches, may begin and end, on up to 32
         servers.
@@ -40,6 +43,7 @@ class Effort:
 
     least_gain: float
     least_work: float
+    again: float
     cuts: int
     widenings: int
     slice_steps: int
@@ -53,16 +57,16 @@ class Effort:
 
 EFFORTS = {
     "quick": Effort(
-        least_gain=0.02, least_work=3e5, cuts=4, widenings=5, slice_steps=10,
+        least_gain=0.02, least_work=3e4, again=0.0, cuts=4, widenings=5, slice_steps=10,
         packet_stages=((2, 2),), routed=0, confirmed=1, finalists=1, compared=0.1, layouts=9,
     ),
     "normal": Effort(
-        least_gain=0.002, least_work=3e5, cuts=7, widenings=13, slice_steps=25,
+        least_gain=0.002, least_work=3e5, again=3.0, cuts=7, widenings=13, slice_steps=25,
         packet_stages=((6, 3), (2, 6), (1, 12)), routed=1, confirmed=3,
         finalists=3, compared=0.3, layouts=28,
     ),
     "thorough": Effort(
-        least_gain=0.0, least_work=0.0, cuts=7, widenings=13, slice_steps=0,
+        least_gain=0.0, least_work=0.0, again=0.0, cuts=7, widenings=13, slice_steps=0,
         packet_stages=((30, 4), (5, 6), (1, 12)), routed=4, confirmed=5,
         finalists=8, compared=0.3, layouts=84,
     ),

@@ -35,9 +35,8 @@ from topoopt.search.steps import After, Deadline, Round, Search, timed
 # A round that improves the best time by less than this share counts as converged.
 _CONVERGED = 1e-3
 _PATIENCE = 10
-# Rounds go on until all work is so many times that of the starts, but no further than to so much,
-# whatever they gain.
-_AGAIN, _WHOLE_WORK = 3.0, 1e7
+# At least and at most so much work in all is done before rounds end by what they gain.
+_ROUNDS_WORK = (3e6, 1e7)
 # Share of the work that moves by packet trains may take at most from what comes before them.
 _MOST_LATER = 0.8
 # Where a score is expensive a round has fewer proposals, so that the default budget holds this
@@ -277,8 +276,9 @@ def _begun(search: Search, going: Deadline) -> SearchState:
     if search.effort.slice_steps and result.work > search.effort.least_work:
         state.round_steps = min(state.round_steps, search.effort.slice_steps)
     # Where the starts were cheap, a tenth of all work is a few proposals.
-    again = min(_AGAIN * result.work, _WHOLE_WORK) if search.effort.least_gain > 0.0 else 0.0
-    state.gains.after = max(state.gains.after, again)
+    if search.effort.again > 0.0:
+        after = float(np.clip(search.effort.again * result.work, *_ROUNDS_WORK))
+        state.gains.after = max(state.gains.after, after)
     state.gains.note(result.work, result.best.time)
     best = result.best
     if search.moves_by_packets and best.topology is not None:
