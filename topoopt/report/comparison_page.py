@@ -4,6 +4,7 @@ import shlex
 
 from codesign_base.counted import counted
 from topoopt.codesign.comparison import Comparison
+from topoopt.plan.summary import bounded_noun
 from topoopt.problem.units import format_bandwidth, format_time
 from topoopt.report.answer import family_noun, servers_text
 from topoopt.report.bars import Bar, bar_table, fabric_cells, times_text
@@ -85,7 +86,8 @@ def fabrics(comparison: Comparison, page: str | None = None) -> Html:
     bound = number(comparison.lower_bound_s, format_time(comparison.lower_bound_s))
     return joined(
         element("p", f"Every fabric runs the best {noun} that was found for it. The line marks "
-                "the lower bound on any wiring of this degree, ", bound,
+                f"the lower bound of any {bounded_noun(comparison.kind)} with ports of this "
+                "number, ", bound,
                 _models(comparison), " The first leads to the page of its plan." if page else "",
                 class_="note"),
         bar_table(bars, head, caption="Iteration time and cost by fabric",

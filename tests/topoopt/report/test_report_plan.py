@@ -134,6 +134,14 @@ def test_tables_hold_baselines_and_gap(plan_of):
         assert part.binding in row[3]
 
 
+def test_the_bound_is_claimed_for_what_it_is_over(plan_of):
+    text = render_report(plan_of())
+    bounded = {"operators": "plan", "layouts": "layout that is considered"}[plan_of().job.kind]
+    assert f"above the lower bound of any {bounded}" in text
+    assert f"No {bounded} takes less, with any wiring and routing" in text
+    assert f"lower bound of any {bounded} in the fluid model" in text
+
+
 def test_a_strategy_is_shown_operator_by_operator(operator_plan_of):
     plan, page = operator_plan_of(), page_of(operator_plan_of)
     rows = page.tables["The strategy, operator by operator"][1:]
