@@ -108,13 +108,16 @@ def _reproduce(comparison: Comparison) -> Html:
     words += ["--servers", str(comparison.servers), "--degree", str(comparison.degree)]
     words += ["--bandwidth", bandwidth_text(comparison.fabrics[0].bandwidth_bytes_per_s)]
     words += ["--fabrics", ",".join(others), "--seed", str(comparison.seed)]
-    unknown = "device, batch, optimizer, kind of ports, latency and prices"
+    job = "--device, --batch-per-gpu, --optimizer"
+    search = "--effort, --confirm, --schedule, --restarts"
     if family_noun(comparison.kind) == "layout":
-        unknown = "--global-batch, device, layouts considered, kind of ports, latency and prices"
+        job = "--global-batch, --device, --stack, the layouts considered"
+        search = "--effort, --confirm, --schedule, --simulated"
     else:
         words += ["--steps", str(comparison.steps)]
     return joined(
-        element("p", f"With topoopt {comparison.version}. A comparison does not record {unknown}: "
-                "add those options if they were given."),
+        element("p", f"With topoopt {comparison.version}. A comparison records no other "
+                f"options of the job ({job}, ...), the cluster (--ports, --latency, --prices, "
+                f"...) and the search ({search}, ...): add those that were given."),
         element("pre", element("code", shlex.join([*words, "--json"])), tabindex=0),
     )  # fmt: skip
