@@ -35,7 +35,13 @@ def plan_answer(plan: Plan) -> str:
 def plan_facts(plan: Plan) -> list[tuple[str, str]]:
     """Return what was asked, as pairs of a name and words."""
     cluster, server, job = plan.cluster, plan.job.server, plan.job
-    memory = format_bytes(server.accelerator.memory_bytes)
+    accelerator = server.accelerator
+    memory = format_bytes(accelerator.memory_bytes)
+    if isinstance(job, LayoutQuestion):
+        # Layouts take a data sheet's GB for GiB, and the rest of the page says what may be used.
+        memory = (
+            f"{accelerator.memory_bytes / 1e9:g} GiB, {format_bytes(accelerator.usable_bytes)},"
+        )
     if isinstance(job, LayoutQuestion):
         size = f"{format_count(job.model.parameters)} parameters"
         batch = f"{counted(plan.global_batch, 'sample')} of {counted(job.sequence, 'token')}"
@@ -50,8 +56,7 @@ def plan_facts(plan: Plan) -> list[tuple[str, str]]:
         ("Model", f"{job.model.name}, {size}"),
         (
             "Servers",
-            f"{servers_text(cluster.servers)} x {server.gpus} {server.accelerator.name} "
-            f"({memory} each)",
+            f"{servers_text(cluster.servers)} x {server.gpus} {accelerator.name} ({memory} each)",
         ),
         (
             "Ports",
