@@ -86,8 +86,8 @@ def fabrics(comparison: Comparison, page: str | None = None) -> Html:
     bound = number(comparison.lower_bound_s, format_time(comparison.lower_bound_s))
     return joined(
         element("p", f"Every fabric runs the best {noun} that was found for it. The line marks "
-                f"the lower bound of any {bounded_noun(comparison.kind)} with ports of this "
-                "number, ", bound,
+                f"the lower bound of any {bounded_noun(comparison.kind)} on any wiring of this "
+                "degree, ", bound,
                 _models(comparison), " The first leads to the page of its plan." if page else "",
                 class_="note"),
         bar_table(bars, head, caption="Iteration time and cost by fabric",

@@ -78,6 +78,9 @@ def test_a_comparison_shows_every_fabric(found):
     assert f"the best {noun} that was found" in page.text
     # Transformers have a global batch to be given, and no steps.
     assert ("--global-batch" in page.text) == (found.kind == "layouts")
+    bounded = {"operators": "plan", "layouts": "layout that is considered"}[found.kind]
+    assert f"the lower bound of any {bounded} on any wiring" in page.text
+    assert ("of any layout that is considered" in found.summary()) == (found.kind == "layouts")
     # What it does not say is named, so that the command is not taken for all of it.
     for option in ("--effort", "--confirm", "--schedule"):
         assert option in page.text
