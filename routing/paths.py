@@ -80,6 +80,15 @@ def _hops_into(network: Network, targets: Ints, forwarding: Ints | None = None) 
 
 
 def _unreachable(network: Network, source: int, target: int) -> InfeasibleError:
+    if network.switches:
+        everywhere = np.ones(network.nodes, dtype=np.int64)
+        if _hops_into(network, np.array([target]), everywhere)[0, source] >= 0:
+            return InfeasibleError(
+                f"network {network.name!r}: host {target} is reached from host {source} only "
+                "through other hosts, which do not forward here, since the network has switches; "
+                "join all hosts by switches, or give the file to topoopt compare --fabrics, where "
+                "they forward"
+            )
     return InfeasibleError(
         f"network {network.name!r}: host {target} cannot be reached from host {source}; "
         "add links until every host reaches every other"

@@ -26,6 +26,8 @@ from parallelism.profile_file import PROFILE_GPUS, measured_name
 # A measurement is the median of at least three passes, and of as many as fit in this time.
 _REPEAT_SECONDS = 0.2
 _REPEATS = (3, 20)
+# On a CPU the pass that warms up is the measurement where it takes this long.
+_LONG_SECONDS = 2.0
 # Share of the free memory that a measurement may take; gradients and workspace need the rest.
 _MEMORY_SHARE = 0.5
 _MOST_PARAMETER_PARTS = 16
@@ -79,6 +81,7 @@ def profile_operators(
     precision: str | None = None,
     max_seconds: float = 60.0,
     progress: Callable[[int, int], None] | None = None,
+    timing: Callable[[str], None] | None = None,
 ) -> Measured:
     """Time the operators of a model on the local device.
 
@@ -97,6 +100,8 @@ def profile_operators(
         No measurement starts after this time, but each operator is measured once.
     progress : callable, optional
         Called with measurements done and all that could be.
+    timing : callable, optional
+        Called with the name of each operator before it is measured.
 
     Returns
     -------
@@ -128,7 +133,9 @@ def profile_operators(
     _check_precision(precision, device, graph)
     shop = Workshop(torch, device, graph.element_bytes)
     with _products_in(torch, precision):
-        return _measured(graph, servers, each, shop, _Clock(torch, device), max_seconds, progress)
+        return _measured(
+            graph, servers, each, shop, _Clock(torch, device), max_seconds, progress, timing
+        )
 
 
 def _check_precision(precision: str | None, device: str, graph: ModelGraph) -> None:
@@ -174,6 +181,7 @@ def _measured(
     clock: "_Clock",
     max_seconds: float,
     progress: Callable[[int, int], None] | None,
+    timing: Callable[[str], None] | None,
 ) -> Measured:
     """Measure one task after another while there is time."""
     tasks = list(_tasks(graph, servers))
@@ -201,6 +209,8 @@ def _measured(
                     f"do not fit in the memory of {shop.device}; give a smaller batch_per_gpu"
                 )
             continue
+        if timing is not None:
+            timing(op.name)
         begun = time.perf_counter()
         work = shop.work(part)
         forward, backward = clock.measure(work)
@@ -298,9 +308,14 @@ class _Clock:
         return _available_bytes()
 
     def measure(self, work: Runnable) -> tuple[float, float]:
-        """Return the median seconds of a forward and of a backward pass, after one to warm up."""
+        """Return the median seconds of a forward and of a backward pass, after one to warm up.
+
+        Of passes that take seconds on a CPU one is enough: what a first one adds is little there.
+        """
         gradient = self.torch.ones_like(work.forward())
-        self._pass_seconds(work, gradient, 0)
+        warm = self._pass_seconds(work, gradient, 0)
+        if not self.cuda and sum(warm) > _LONG_SECONDS:
+            return warm
         writes = self._writes(work, gradient) if self.cuda else 0
         forward: list[float] = []
         backward: list[float] = []

@@ -260,6 +260,18 @@ def origin_is_another_strategy(d):
 
 
 @tampering
+def origin_is_the_plan_itself(d):
+    d["origin"] = "plan"
+    return {"parallelization"}
+
+
+@tampering
+def origin_is_no_word_of_ours(d):
+    next(iter(d["baselines"].values()))["origin"] = "elsewhere"
+    return {"baselines"}
+
+
+@tampering
 def table_moved(d):
     table = next(op for op in d["parallelization"]["operators"] if op["sample"] == 1)
     table["servers"] = [(table["servers"][0] + 1) % 4]

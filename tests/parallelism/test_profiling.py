@@ -219,6 +219,23 @@ def test_a_gpu_is_timed_without_its_launches(monkeypatch: pytest.MonkeyPatch) ->
     assert backward == pytest.approx(host.backward_s)
 
 
+def test_a_pass_that_takes_long_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from parallelism.importers import profiling
+
+    for seconds, passes in ((3.0, 1), (1e-4, 21)):
+        took = []
+
+        def one_pass(*_, seconds=seconds, took=took):
+            took.append(seconds)
+            return seconds, seconds
+
+        monkeypatch.setattr(profiling._Clock, "_pass_seconds", one_pass)
+        named = []
+        measured = profile_operators(GRAPHS["dlrm"], 1, timing=named.append)
+        assert len(took) == passes * measured.measurements
+        assert len(named) == measured.measurements == len(set(named))
+
+
 def test_precision_is_set_for_the_measurements_alone() -> None:
     from parallelism.importers.profiling import _products_in
 

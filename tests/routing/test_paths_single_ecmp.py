@@ -174,8 +174,13 @@ def test_hosts_do_not_forward_beside_switches() -> None:
     # Host 1 has links to both switches; traffic 0 -> 2 must not cross it.
     source, target = [0, 3, 1, 1, 4, 2, 3, 4], [3, 0, 3, 4, 2, 4, 1, 1]
     network = Network.from_links("dual-homed", 3, 2, source, target, 1.0, 0.0)
-    with pytest.raises(InfeasibleError, match="host 2 cannot be reached from host 0"):
+    only = "host 2 is reached from host 0 only through other hosts, which do not forward here"
+    with pytest.raises(InfeasibleError, match=only):
         shortest_routes(network)
+    assert ecmp_routes(network, hosts_forward=True).hops[2] == 4.0
+    cut = Network.from_links("cut", 3, 2, source[:6], target[:6], 1.0, 0.0)
+    with pytest.raises(InfeasibleError, match="host 1 cannot be reached from host 0"):
+        shortest_routes(cut)
 
 
 def test_one_host_has_no_routes() -> None:

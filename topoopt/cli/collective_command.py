@@ -71,7 +71,7 @@ def collective_command(
     if as_json:
         common.print_json(_report(choice, wanted))
     else:
-        print(_text(choice, wanted, graph.name))
+        print(_text(choice, wanted, graph.name, [len(set(members)) for members in groups]))
 
 
 def _hosts(group: str, hosts: int) -> list[int]:
@@ -116,7 +116,17 @@ def _report(choice: "CollectiveChoice", sizes: list[float]) -> dict[str, Any]:
     }
 
 
-def _text(choice: "CollectiveChoice", sizes: list[float], name: str) -> str:
+def _over(groups: list[int]) -> str:
+    """Say over how many hosts, of so many hosts a group."""
+    if len(groups) == 1:
+        return counted(groups[0], "host")
+    sizes = sorted(set(groups), reverse=True)
+    words = [str(size) for size in sizes]
+    each = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return f"{len(groups)} groups of {each} hosts at once"
+
+
+def _text(choice: "CollectiveChoice", sizes: list[float], name: str, groups: list[int]) -> str:
     from routing.collectives.choice import MOST_PACKED
 
     head = ("schedule", *(format_bytes(size) for size in sizes))
@@ -136,9 +146,10 @@ def _text(choice: "CollectiveChoice", sizes: list[float], name: str) -> str:
     left_out &= all(schedule.name != "joint-trees" for schedule in choice.schedules)
     return "\n".join(
         [
-            f"{choice.collective}{rooted} over {counted(len(choice.members), 'host')} of {name}",
+            f"{choice.collective}{rooted} over {_over(groups)} of {name}",
             *table_lines([head, *rows]),
             f"fastest: {', '.join(steps)}",
+            *["sizes are those of each group's buffer"] * (len(groups) > 1),
             *[f"trees of the best rate are made for up to {MOST_PACKED} hosts"] * left_out,
         ]
     )

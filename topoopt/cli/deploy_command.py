@@ -46,9 +46,10 @@ def deploy_command(
         ),
     ] = None,
     without: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
-            help="Label of a cable that is dead or was pulled: routes go around it, addresses stay."
+            help="Label of a cable that is dead or was pulled: routes go around it, addresses "
+            "stay; may be repeated."
         ),
     ] = None,
     as_json: common.AsJson = False,
@@ -73,10 +74,12 @@ def deploy_command(
     site = recorded if hosts is None else load_site(hosts)
     with common.first_run_notice() as started:
         made = deployment(load_sound_plan(plan), site)
-        if without is not None:
-            from topoopt.deploy.pulled import cable_named, without_cable
+        if without:
+            from topoopt.deploy.pulled import cable_named, without_cables
 
-            made = without_cable(made, cable_named(made, without))
+            # Each once: a label given twice is one cable.
+            cables = {cable_named(made, name): None for name in without}
+            made = without_cables(made, list(cables))
         started()
     report: dict[str, object] = {}
     faults: list[str] = []

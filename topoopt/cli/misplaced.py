@@ -70,7 +70,8 @@ def _kind_of_file(path: Path) -> str:
         return ""
     if is_config(data) or (isinstance(data, dict) and "operators" in data):
         return MODEL
-    if isinstance(data, dict) and "model" in data and "servers" in data:
-        return JOB
     kind = kind_of(data)
+    # Comparisons have a model and servers, as jobs have.
+    if kind is Document.OTHER and isinstance(data, dict) and {"model", "servers"} <= set(data):
+        return JOB
     return "" if kind is Document.OTHER else kind

@@ -1,16 +1,30 @@
 """Help as plain text under titles, which takes no library for terminals to show."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
+
+from codesign_base import InputError
 
 WIDTH = {"max_content_width": 100}
 """Of the help on a wide terminal, for ``context_settings``."""
 
 
 class TitledCommand(TyperCommand):
-    """A command whose options are shown under the titles of their ``rich_help_panel``."""
+    """A command whose options are shown under the titles of their ``rich_help_panel``.
+
+    Options that take one value are refused where they are given twice.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words; the parser takes the last value of several without a word."""
+        words = list(args)
+        left = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            _refuse_repeated(self.make_parser(ctx).parse_args(words)[2])
+        return left
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help; typer would load rich, which takes longer than the rest of it."""
@@ -42,6 +56,18 @@ class TitledGroup(TyperGroup):
             ),
             formatter,
         )
+
+
+def _refuse_repeated(parameters: Iterable[Any]) -> None:
+    """Refuse an option of one value that occurs several times; flags may repeat themselves."""
+    for each, times in Counter(parameters).items():
+        single = each.param_type_name == "option" and not each.multiple
+        if times > 1 and single and (each.secondary_opts or not each.is_flag):
+            names = "/".join(
+                max(opts, key=len) for opts in (each.opts, each.secondary_opts) if opts
+            )
+            often = "twice" if times == 2 else f"{times} times"
+            raise InputError(f"{names} is given {often}; give it once")
 
 
 def _write_parameters(parameters: Iterable[Any], ctx: Any, formatter: Any) -> None:

@@ -94,7 +94,7 @@ def failures_at(clos: Clos, failures: Sequence[str]) -> list[tuple[float, Clos]]
     Raises
     ------
     InputError
-        If an entry is malformed.
+        If an entry is malformed, or names a spine that is down.
     """
     timed = []
     for text in failures:
@@ -104,6 +104,12 @@ def failures_at(clos: Clos, failures: Sequence[str]) -> list[tuple[float, Clos]]
         timed.append((parse_time(time, "fail-spine-at", allow_zero=True), int(spine)))
     found = []
     for moment, spine_number in sorted(timed):
-        clos = clos.with_failed_spines([spine_number])
+        after = clos.with_failed_spines([spine_number])
+        if not clos.up[:, spine_number].any() and not clos.down[spine_number].any():
+            raise InputError(
+                f"fail-spine-at names spine {spine_number}, which is down before; name one that "
+                "lives, or leave it out"
+            )
+        clos = after
         found.append((moment, clos))
     return found

@@ -25,7 +25,7 @@ from topoopt.fabrics.baselines import (
 )
 from topoopt.plan.plan import Plan
 from topoopt.plan.records import Timed
-from topoopt.plan.summary import has_schedule, parallelization_text
+from topoopt.plan.summary import bounded_noun, has_schedule, parallelization_text
 from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
 from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
@@ -176,7 +176,8 @@ class Comparison:
         ]
         servers = counted(self.servers, "server")
         title = f"{self.model} on {servers}, degree {self.degree}"
-        bound = f"lower bound on any wiring of this degree: {format_time(self.lower_bound_s)}"
+        of = f" of any {bounded_noun(self.kind)}" * (self.kind == "layouts")
+        bound = f"lower bound{of} on any wiring of this degree: {format_time(self.lower_bound_s)}"
         refused = [f"not built: {name}: {why}" for name, why in self.refused.items()]
         stopped = ["search interrupted: the best so far"] if self.interrupted else []
         table = table_lines(rows, left=(0, 6 if packets else 5))

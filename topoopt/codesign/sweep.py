@@ -86,7 +86,10 @@ def sweep(
     Returns
     -------
     pandas.DataFrame
-        In the order of jobs, clusters and seeds. A question without answer is a row that says why
+        In the order of jobs, clusters and seeds. Column ``time_s`` is by packet trains where a plan
+        has such a time (``packet_time_s``), otherwise that of the fluid model
+        (``iteration_time_s``); ``lower_bound_s`` and ``gap``, by which ``iteration_time_s`` is
+        above it, are of the fluid model always. A question without answer is a row that says why
         in ``infeasible``, with missing times.
 
     Raises

@@ -1,6 +1,7 @@
-"""A deployment whose cable was pulled: routes go around it, addresses and labels stay."""
+"""A deployment whose cables were pulled: routes go around them, addresses and labels stay."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,8 +35,8 @@ def cable_named(made: Deployment, name: str) -> Cable:
     return cables[name]
 
 
-def without_cable(made: Deployment, cable: Cable) -> Deployment:
-    """Return the same deployment after a cable was pulled, repaired by ``reroute``.
+def without_cables(made: Deployment, cables: Sequence[Cable]) -> Deployment:
+    """Return the same deployment after cables were pulled, repaired by ``reroute``.
 
     Routes are made anew as `topoopt.studies.repairs.repaired` does, shortest paths that divide
     equally. What differs in the files of hosts are routes.sh and rdma.sh alone.
@@ -43,22 +44,24 @@ def without_cable(made: Deployment, cable: Cable) -> Deployment:
     Parameters
     ----------
     made : Deployment
-    cable : Cable
-        One of its cables.
+    cables : sequence of Cable
+        Of its cables.
 
     Raises
     ------
     InfeasibleError
         If some server could not reach another any more.
     """
-    left = tuple(each for each in made.cabling.cables if each != cable)
+    left = tuple(each for each in made.cabling.cables if each not in cables)
     if not _joined(made, left):
+        names = [label(made, cable) for cable in cables]
+        pulled = f"cable {names[0]}" if len(names) == 1 else f"cables {', '.join(names)}"
         raise InfeasibleError(
-            f"without cable {label(made, cable)} some servers do not reach each other; repair it, "
-            "or plan with more ports"
+            f"without {pulled} some servers do not reach each other; repair "
+            f"{'it' if len(names) == 1 else 'one'}, or plan with more ports"
         )
-    ways = [(cable.source[0], cable.target[0])]
-    ways += [way[::-1] for way in ways if cable.both_ways]
+    ways = [(cable.source[0], cable.target[0]) for cable in cables]
+    ways += [(cable.target[0], cable.source[0]) for cable in cables if cable.both_ways]
     dead = np.array(sorted(made.network.link(*way) for way in ways), dtype=np.int64)
     fabric = replace(
         rebuild_fabric(made.plan), network=made.network, routes=made.routes, ring_routes=None

@@ -7,7 +7,7 @@ from topoopt.deploy.check import Checked, check_files
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.files import building_files
 from topoopt.deploy.host_files import netplan
-from topoopt.deploy.pulled import busiest_cable, without_cable
+from topoopt.deploy.pulled import busiest_cable, without_cables
 from topoopt.deploy.read_back import Files
 from topoopt.deploy.technician import label
 
@@ -44,7 +44,7 @@ def repair_of(made: Deployment) -> Repair | None:
     cable = busiest_cable(made)
     if cable is None:
         return None
-    without = without_cable(made, cable)
+    without = without_cables(made, [cable])
     return Repair(label(made, cable), cable, without, building_files(without))
 
 

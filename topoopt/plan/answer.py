@@ -12,6 +12,7 @@ from topoopt.plan.plan import Plan
 from topoopt.plan.recorded import shown_notes
 from topoopt.plan.summary import (
     APART,
+    bounded_noun,
     cables_text,
     comparison_rows,
     fabric_lines,
@@ -98,13 +99,9 @@ def _at_most(count: int, lines: list[str], what: str) -> list[str]:
 
 
 def _bound(plan: Plan) -> str:
-    operators = isinstance(plan.parallelization, StrategyRecord)
-    what = "no plan" if operators else "no layout that is considered"
     more = f"{plan.gap:.1%}" if plan.gap >= _LITTLE else f"less than {_LITTLE:.1%}"
-    return (
-        f"{what} takes less than {format_time(plan.lower_bound_s)}{_of_flows(plan)}; this one "
-        f"takes {more} more"
-    )
+    least = f"{format_time(plan.lower_bound_s)}{_of_flows(plan)}"
+    return f"no {bounded_noun(plan.job.kind)} takes less than {least}; this one takes {more} more"
 
 
 def _of_flows(plan: Plan) -> str:

@@ -35,6 +35,8 @@ def check_parallelization(plan: Plan, rebuilt: Rebuilt) -> None:
     if isinstance(family, OperatorFamily):
         _check_parameter_splits(plan)
     check_record(plan.parallelization, rebuilt.strategy, family)
+    if plan.origin == "plan":
+        raise InputError("origin is 'plan', which only what the plan is compared with can have")
     check_origin(plan.origin, rebuilt.strategy, plan, rebuilt)
 
 

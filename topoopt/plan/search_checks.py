@@ -5,7 +5,7 @@ from dataclasses import replace
 from codesign_base import InputError
 from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
-from topoopt.evaluate.schedule_search import fused_schedules
+from topoopt.evaluate.schedule_search import BUCKETS_BYTES, fused_schedules
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.problem.schedule import ORDERED, Schedule
@@ -67,6 +67,14 @@ def _check_asked(plan: Plan, rebuilt: Rebuilt) -> None:
             f"schedule is {rebuilt.schedule.describe()!r}, but search.options.schedule "
             f"{options.schedule!r}"
         )
+    bucket = rebuilt.schedule.bucket_bytes
+    if bucket is not None and not schedules:
+        # Others may be below every AllReduce, where they fuse nothing and change no time.
+        tried = ", ".join(f"{size:g}" for size in BUCKETS_BYTES)
+        if not plan.allreduce_bytes:
+            raise InputError(f"schedule.bucket_bytes is {bucket:g}, but the plan reduces nothing")
+        if bucket not in BUCKETS_BYTES:
+            raise InputError(f"schedule.bucket_bytes is {bucket:g}; a search tries {tried}")
     if rebuilt.schedule.streaming and options.schedule != "auto":
         raise InputError(
             f"schedule overlaps iterations, but search.options.schedule is {options.schedule!r}"

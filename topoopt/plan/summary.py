@@ -4,6 +4,7 @@ from codesign_base.counted import counted
 from parallelism.operator_records import StrategyRecord
 from parallelism.operator_text import server_names, strategy_lines
 from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from parallelism.transformers.text import layout_text, order_text
 from topoopt.base.display import register
@@ -62,6 +63,11 @@ def headline(plan: Plan) -> str:
         f", {cluster.degree} x {format_bandwidth(cluster.bandwidth_bytes_per_s)} {cluster.ports} "
         f"ports, global batch {plan.global_batch}{_tokens(plan)}"
     )
+
+
+def bounded_noun(kind: str) -> str:
+    """Return what a family's lower bound is over: all plans, or the layouts it looks at."""
+    return "layout that is considered" if kind == LayoutFamily.kind else "plan"
 
 
 def ring_word(plan: Plan) -> str:

@@ -7,7 +7,7 @@ from parallelism.transformers.gpu import fitted_on
 from parallelism.transformers.records import LayoutQuestion
 from topoopt.plan.answer import same_cost
 from topoopt.plan.plan import Plan
-from topoopt.plan.summary import has_schedule, search_text
+from topoopt.plan.summary import bounded_noun, has_schedule, search_text
 from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
 
 
@@ -27,14 +27,21 @@ def plan_answer(plan: Plan) -> str:
         plain = ", both without a schedule" * has_schedule(plan)
         clauses.append(f"{times}as fast as {what}{plain}")
     fluid = "" if plan.packet_time_s is None else "in the fluid model "
-    clauses.append(f"{fluid}{plan.gap:.1%} above the lower bound over all plans")
+    bounded = bounded_noun(plan.job.kind)
+    clauses.append(f"{fluid}{plan.gap:.1%} above the lower bound of any {bounded}")
     return f"{words}: {', '.join(clauses)}."
 
 
 def plan_facts(plan: Plan) -> list[tuple[str, str]]:
     """Return what was asked, as pairs of a name and words."""
     cluster, server, job = plan.cluster, plan.job.server, plan.job
-    memory = format_bytes(server.accelerator.memory_bytes)
+    accelerator = server.accelerator
+    memory = format_bytes(accelerator.memory_bytes)
+    if isinstance(job, LayoutQuestion):
+        # Layouts take a data sheet's GB for GiB, and the rest of the page says what may be used.
+        memory = (
+            f"{accelerator.memory_bytes / 1e9:g} GiB, {format_bytes(accelerator.usable_bytes)},"
+        )
     if isinstance(job, LayoutQuestion):
         size = f"{format_count(job.model.parameters)} parameters"
         batch = f"{counted(plan.global_batch, 'sample')} of {counted(job.sequence, 'token')}"
@@ -49,8 +56,7 @@ def plan_facts(plan: Plan) -> list[tuple[str, str]]:
         ("Model", f"{job.model.name}, {size}"),
         (
             "Servers",
-            f"{servers_text(cluster.servers)} x {server.gpus} {server.accelerator.name} "
-            f"({memory} each)",
+            f"{servers_text(cluster.servers)} x {server.gpus} {accelerator.name} ({memory} each)",
         ),
         (
             "Ports",

@@ -4,6 +4,7 @@ import shlex
 
 from codesign_base.counted import counted
 from topoopt.codesign.comparison import Comparison
+from topoopt.plan.summary import bounded_noun
 from topoopt.problem.units import format_bandwidth, format_time
 from topoopt.report.answer import family_noun, servers_text
 from topoopt.report.bars import Bar, bar_table, fabric_cells, times_text
@@ -85,7 +86,8 @@ def fabrics(comparison: Comparison, page: str | None = None) -> Html:
     bound = number(comparison.lower_bound_s, format_time(comparison.lower_bound_s))
     return joined(
         element("p", f"Every fabric runs the best {noun} that was found for it. The line marks "
-                "the lower bound on any wiring of this degree, ", bound,
+                f"the lower bound of any {bounded_noun(comparison.kind)} on any wiring of this "
+                "degree, ", bound,
                 _models(comparison), " The first leads to the page of its plan." if page else "",
                 class_="note"),
         bar_table(bars, head, caption="Iteration time and cost by fabric",
@@ -106,13 +108,16 @@ def _reproduce(comparison: Comparison) -> Html:
     words += ["--servers", str(comparison.servers), "--degree", str(comparison.degree)]
     words += ["--bandwidth", bandwidth_text(comparison.fabrics[0].bandwidth_bytes_per_s)]
     words += ["--fabrics", ",".join(others), "--seed", str(comparison.seed)]
-    unknown = "device, batch, optimizer, kind of ports, latency and prices"
+    job = "--device, --batch-per-gpu, --optimizer"
+    search = "--effort, --confirm, --schedule, --restarts"
     if family_noun(comparison.kind) == "layout":
-        unknown = "--global-batch, device, layouts considered, kind of ports, latency and prices"
+        job = "--global-batch, --device, --stack, the layouts considered"
+        search = "--effort, --confirm, --schedule, --simulated"
     else:
         words += ["--steps", str(comparison.steps)]
     return joined(
-        element("p", f"With topoopt {comparison.version}. A comparison does not record {unknown}: "
-                "add those options if they were given."),
+        element("p", f"With topoopt {comparison.version}. A comparison records no other "
+                f"options of the job ({job}, ...), the cluster (--ports, --latency, --prices, "
+                f"...) and the search ({search}, ...): add those that were given."),
         element("pre", element("code", shlex.join([*words, "--json"])), tabindex=0),
     )  # fmt: skip

@@ -1,7 +1,13 @@
 """The report of a plan."""
 
 from topoopt.plan.plan import Plan
-from topoopt.plan.summary import has_schedule, packet_text, parallelization_text, ring_word
+from topoopt.plan.summary import (
+    bounded_noun,
+    has_schedule,
+    packet_text,
+    parallelization_text,
+    ring_word,
+)
 from topoopt.problem.units import format_bytes, format_time
 from topoopt.report.answer import family_noun, plan_answer, plan_facts
 from topoopt.report.bars import (
@@ -80,8 +86,8 @@ def baselines(plan: Plan) -> Html:
     ]
     return joined(
         element("p", f"Every fabric runs the best {noun} that was found for it. The line marks "
-                f"the lower bound of any plan in the fluid model. {_models(plan)}",
-                class_="note"),
+                f"the lower bound of any {bounded_noun(plan.job.kind)} in the fluid model. ",
+                _models(plan), class_="note"),
         bar_table(bars, head, caption="Iteration time and cost by fabric",
                   mark=plan.lower_bound_s, words=frozenset({5})),
         element("ul", notes, class_="small") if notes else "",
@@ -126,7 +132,7 @@ def gap_bar(plan: Plan) -> Html:
     """Return the bound and the parts of the gap as a stacked bar."""
     mostly = next(iter(plan.bound.weights), "")
     how = (
-        f"No plan can be faster: over every {family_noun(plan.job.kind)}, wiring and routing; "
+        f"No {bounded_noun(plan.job.kind)} takes less, with any wiring and routing; "
         f"fixed by the {plan.bound.binding} term"
     )
     parts = [

@@ -221,6 +221,8 @@ def _about(plan: Plan, drawing: Drawing) -> str:
         f"{ring_word(plan)}s, {plan.degree_transfer} transfers; routing {plan.routing}. "
         "Every line is a one-way link, the wider the more of its capacity the iteration uses."
     )
+    if plan.rings and not plan.allreduce_bytes:
+        words += " The rings only connect servers: nothing is reduced between them."
     if drawing.seats != tuple(range(len(drawing.seats))):
         words += " Servers are in the order of their seats on the rings."
     if len(drawing.links) < len(plan.links):

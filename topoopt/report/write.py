@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 from urllib.parse import quote
 
 from codesign_base import InputError
@@ -89,13 +89,20 @@ def _comparison(subject: Subject) -> tuple[Comparison, Path] | None:
     """Return a comparison and the folder that its plan's file may lie in, or None."""
     if isinstance(subject, Comparison):
         return subject, Path()
-    if not isinstance(subject, str | Path) or is_directory(Path(subject)):
+    if not _is_comparison(subject):
         return None
     path = Path(subject)
     text = read_text(path, "report file")
-    if kind_of(parse_json(text, f"report file {str(path)!r}")) is not Document.COMPARISON:
-        return None
     return parse_comparison(text, f"comparison {str(path)!r}"), path.parent
+
+
+def _is_comparison(subject: Subject) -> TypeGuard[str | Path]:
+    """Say whether a subject is the name of a file that holds a comparison."""
+    if not isinstance(subject, str | Path) or is_directory(Path(subject)):
+        return False
+    text = read_text(subject, "report file")
+    found = parse_json(text, f"report file {str(subject)!r}")
+    return kind_of(found) is Document.COMPARISON
 
 
 def _plan_of(comparison: Comparison, folder: Path) -> Plan:
@@ -161,6 +168,11 @@ def render_picture(subject: Subject) -> str:
     InputError
         If the subject is no plan, or one without a network.
     """
+    if isinstance(subject, Comparison) or _is_comparison(subject):
+        raise InputError(
+            "a comparison has no wiring to draw; give a name that ends in .html, or the plan that "
+            "topoopt compare --save-plan writes"
+        )
     if isinstance(subject, str | Path):
         subject = load_plan(subject)
     if not isinstance(subject, Plan):

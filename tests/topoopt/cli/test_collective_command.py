@@ -91,6 +91,12 @@ def test_several_groups_at_once(monkeypatch, capsys, network, tmp_path) -> None:
     (row,) = report["sizes"]
     assert row["best"] == "joint-trees"
     assert row["lower_bound_s"] <= row["seconds"]["joint-trees"] < row["seconds"]["rings"]
+    assert run(monkeypatch, *options) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("allreduce over 2 groups of 4 hosts at once of eight\n")
+    assert "sizes are those of each group's buffer" in text
+    assert run(monkeypatch, network, "--group", "0-3/4-6", "--sizes", "1GB") == 0
+    assert "over 2 groups of 4 and 3 hosts at once of eight" in capsys.readouterr().out
     assert run(monkeypatch, *options, "-o", tmp_path / "schedule.json") == 2
     assert "--group has 2 groups" in capsys.readouterr().err
 

@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 from sites import full_site
-from small_plans import shared_layout_plan, shared_plan
+from small_plans import shared_bidirectional_plan, shared_layout_plan, shared_plan
 from typer.testing import CliRunner
 
 from codesign_base import InputError
@@ -63,6 +63,19 @@ def test_routes_go_around_a_dead_cable(place):
     assert "C1," not in (place / "without/cables.csv").read_text()
     refused = run(place / "plan.json", "--check", "--files", place / "without")
     assert isinstance(refused.exception, InputError)
+
+
+def test_several_dead_cables_are_all_left_out(place):
+    cut = run(place / "plan.json", "-o", place / "cut", "--without", "C1", "--without", "C2")
+    assert "without cables C1, C2 some servers do not reach" in str(cut.exception)
+    shared_bidirectional_plan().save(place / "five.json")
+    words = [each for name in ("C01", "C03", "C01") for each in ("--without", name)]
+    done = run(place / "five.json", "-o", place / "two", "--check", *words)
+    assert done.exit_code == 0, done.output
+    assert "note: cable C01 is left out" in done.output
+    assert "note: cable C03 is left out" in done.output
+    table = (place / "two/cables.csv").read_text()
+    assert "C01," not in table and "C03," not in table and "C02," in table
 
 
 def test_files_that_were_changed_are_refused(place):

@@ -50,6 +50,14 @@ CASES = {
         ["--recompute-modules is 'head'"],
     ),
     "no number of parts": ([*LLM, "--virtual-stages", "two"], ["--virtual-stages is 'two'"]),
+    "given twice": (
+        ["plan", "dlrm-16", *CLUSTER, "--seed", "1", "--seed=2"],
+        ["--seed is given twice; give it once"],
+    ),
+    "yes and no": (
+        ["pareto", "dlrm-16", *CLUSTER, "--prune", "--no-prune"],
+        ["--prune/--no-prune is given twice"],
+    ),
     "no such layout": (
         [*LLM, "--microbatch", "3", "--pipeline-schedule", "gpipe", "--recompute", "none,modules"],
         ["with --microbatch 3, --recompute none, modules, --pipeline-schedule gpipe; give",

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from cli_runs import topoopt
@@ -12,6 +13,7 @@ from codesign_base import InputError
 from parallelism.transformers.implementation import get_stack
 from topoopt.codesign.designs import parse_counts
 from topoopt.report.plan_page import sums
+from topoopt.report.wiring import _about
 from topoopt.studies.shared.share import share
 
 
@@ -84,6 +86,9 @@ def test_nothing_is_said_of_rings_that_reduce_nothing():
     assert "nothing is reduced" not in plan.summary()
     assert "0 B along rings and" in re.sub("<[^>]*>", "", str(sums(still)))
     assert "AllReduce rings and" in re.sub("<[^>]*>", "", str(sums(plan)))
+    drawing = SimpleNamespace(seats=(), links=plan.links)
+    assert "The rings only connect servers: nothing is reduced" in _about(still, drawing)
+    assert "nothing is reduced" not in _about(plan, drawing)
     assert "for rings + " in still.summary(details=True)
 
 

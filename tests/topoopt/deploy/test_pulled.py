@@ -13,7 +13,7 @@ from codesign_base import InfeasibleError, InputError
 from topoopt.deploy.check import check_files
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.files import deploy_files
-from topoopt.deploy.pulled import busiest_cable, cable_named, without_cable
+from topoopt.deploy.pulled import busiest_cable, cable_named, without_cables
 from topoopt.deploy.pulled_check import check_repair, repair_of
 from topoopt.deploy.tables import read_table
 from topoopt.deploy.technician import label
@@ -51,10 +51,10 @@ def test_without_any_cable_that_can_be_spared_all_pairs_go_the_shortest_way(name
                 left.remove_edge(end[0], other[0])
         if not nx.is_strongly_connected(left):
             with pytest.raises(InfeasibleError, match="do not reach each other"):
-                without_cable(made, cable)
+                without_cables(made, [cable])
             continue
         spared += 1
-        repair = without_cable(made, cable)
+        repair = without_cables(made, [cable])
         anew = deploy_files(repair)
         assert check_files(repair, anew).faults == ()
         assert check_files(repair, files).faults
@@ -104,6 +104,6 @@ def test_a_label_that_is_none_is_refused():
     with pytest.raises(InputError, match="no cable is labelled 'C99'; give one of C01, C02"):
         cable_named(made, "C99")
     cable = made.cabling.cables[0]
-    repair = without_cable(made, cable)
+    repair = without_cables(made, [cable])
     with pytest.raises(InputError, match="no cable is labelled 'C01'"):
         cable_named(repair, label(made, cable))

@@ -78,6 +78,13 @@ def test_a_comparison_shows_every_fabric(found):
     assert f"the best {noun} that was found" in page.text
     # Transformers have a global batch to be given, and no steps.
     assert ("--global-batch" in page.text) == (found.kind == "layouts")
+    bounded = {"operators": "plan", "layouts": "layout that is considered"}[found.kind]
+    assert f"the lower bound of any {bounded} on any wiring" in page.text
+    assert ("of any layout that is considered" in found.summary()) == (found.kind == "layouts")
+    # What it does not say is named, so that the command is not taken for all of it.
+    for option in ("--effort", "--confirm", "--schedule"):
+        assert option in page.text
+    assert ("--simulated" in page.text) == (found.kind == "layouts")
     assert (f"--steps {found.steps}" in page.text) == (found.kind == "operators")
 
 
@@ -281,6 +288,7 @@ def test_the_command_writes_the_page_whole_or_not_at_all(tmp_path, plan_of):
         ("other.json", '{"nodes": []}', "p.html", "is a network, which `topoopt report` does not"),
         ("list.json", "[]", "p.html", "is neither a plan nor a comparison"),
         ("old.json", '{"schema_version": 2}', "p.html", "has schema_version 2"),
+        ("c.json", '{"fabrics": [], "model": "a", "servers": 4}', "w.svg", "has no wiring"),
         ("empty.json", "", "p.html", "is empty"),
         ("other.json", "{}", "none/p.html", "does not exist; create it first"),
         ("other.json", "{}", "other.json", "is also read"),

@@ -31,6 +31,7 @@ from topoopt.problem.units import (
     format_time,
 )
 from topoopt.report import render_report, write_report
+from topoopt.report.answer import plan_facts
 from topoopt.report.evaluate import simulate_again
 from topoopt.report.lanes import Segment, make_lanes, pack, shown_servers
 from topoopt.report.layers import layer_names
@@ -132,6 +133,23 @@ def test_tables_hold_baselines_and_gap(plan_of):
     for row, part in zip(gap[1:], plan.gap_parts, strict=True):
         assert part.how[1:] in row[3]
         assert part.binding in row[3]
+
+
+def test_the_bound_is_claimed_for_what_it_is_over(plan_of):
+    text = render_report(plan_of())
+    bounded = {"operators": "plan", "layouts": "layout that is considered"}[plan_of().job.kind]
+    assert f"above the lower bound of any {bounded}" in text
+    assert f"No {bounded} takes less, with any wiring and routing" in text
+    assert f"lower bound of any {bounded} in the fluid model" in text
+
+
+def test_memory_is_in_the_same_unit_everywhere(plan_of):
+    plan = plan_of()
+    accelerator = plan.job.server.accelerator
+    size = f"{accelerator.memory_bytes / 1e9:g}"
+    layouts = f"({size} GiB, {format_bytes(accelerator.usable_bytes)}, each)"
+    expected = {"operators": f"({size} GB each)", "layouts": layouts}[plan.job.kind]
+    assert expected in dict(plan_facts(plan))["Servers"]
 
 
 def test_a_strategy_is_shown_operator_by_operator(operator_plan_of):
