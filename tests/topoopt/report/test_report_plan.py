@@ -217,23 +217,31 @@ def sent_by_definition(plan):
     rings, transfers = defaultdict(float), defaultdict(float)
     links = defaultdict(float)
     wired = {(link.source, link.target) for link in plan.links}
+
+    def routed(a, b, size):
+        row = a * plan.cluster.servers + b
+        for entry in range(plan.routes.offsets[row], plan.routes.offsets[row + 1]):
+            link = plan.routes.links[entry]
+            share = plan.routes.weight_values[plan.routes.weights[entry]]
+            links[plan.links[link].source, plan.links[link].target] += share * size
+
     for task in range(tasks.tasks):
         size = float(tasks.size[task])
         if tasks.kind[task] == TaskKind.TRANSFER:
             a, b = int(tasks.first[task]), int(tasks.second[task])
             transfers[a, b] += size
-            row = a * plan.cluster.servers + b
-            for entry in range(plan.routes.offsets[row], plan.routes.offsets[row + 1]):
-                link = plan.routes.links[entry]
-                share = plan.routes.weight_values[plan.routes.weights[entry]]
-                links[plan.links[link].source, plan.links[link].target] += share * size
+            routed(a, b, size)
         elif tasks.kind[task] != TaskKind.COMPUTE:
             group = tasks.groups[int(tasks.first[task])]
             mine = [r.order for r in plan.rings if tuple(sorted(r.order)) == tuple(group)]
             if len(group) < 2:
                 continue
-            assert mine, "the example's groups have rings"
             times = 2 if tasks.kind[task] == TaskKind.ALLREDUCE else 1
+            if not mine:
+                assert len(group) == 2, "the example's larger groups have rings"
+                for a, b in (group, group[::-1]):
+                    rings[a, b] += times / 2 * size
+                    routed(a, b, times / 2 * size)
             for order in mine:
                 for a, b in zip(order, order[1:] + order[:1], strict=True):
                     assert (a, b) in wired
