@@ -93,16 +93,18 @@ def test_the_table_of_efforts_has_the_numbers_of_the_code():
         stages = ", ".join(f"{pairs} x {each}" for pairs, each in effort.packet_stages)
         expected = {
             0: gain,
-            1: f"{effort.cuts};",
-            3: stages,
-            4: f"{effort.routed}",
-            5: f"{effort.confirmed}; {effort.finalists}",
-            6: f"{effort.compared:g}",
-            7: f"{effort.layouts}",
+            2: f"{effort.again:g}",
+            3: f"{effort.cuts};",
+            5: stages,
+            6: f"{effort.routed}",
+            7: f"{effort.confirmed}; {effort.finalists}",
+            8: f"{effort.compared:g}",
+            9: f"{effort.layouts}",
         }
         for row, number in expected.items():
             assert re.match(rf"{re.escape(number)}(?![\d.])", told[row]), (place, number)
-        assert str(effort.widenings) in told[1]
+        assert float(told[1]) == effort.least_work
+        assert str(effort.widenings) in told[3]
 
 
 def test_limits_of_a_cluster_are_told():
