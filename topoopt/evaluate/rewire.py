@@ -36,7 +36,7 @@ from topoopt.evaluate.scoring import (
     moves_too_often,
     search_tolerance,
 )
-from topoopt.evaluate.wirings import other_rings, wirings, with_rings
+from topoopt.evaluate.wirings import one_way, other_rings, wirings, with_rings
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_size
 from topoopt.fabric.tasks import transfer_pairs
@@ -54,6 +54,8 @@ _FEW_PAIRS = 0.25
 _USUAL_LINKS = 32.0
 # Links that the routes of one strategy may have: 12 bytes each, and as much again to make them.
 _MOST_ROUTED = 2e8
+# By what share of the time wirings must be faster that no server may leave.
+_ONE_WAY_GAIN = 0.01
 # Transfers of each of many servers that are routed for the best strategy on a wiring.
 _WEIGHTED_MOVES = 300
 # Candidates whose routes are kept until their turn, at least, and on how many servers one is.
@@ -245,6 +247,12 @@ class Rewirer(Generic[P]):
             improved = other_rings(self.problem, traffic_of(tasks), like.degree_allreduce)
             self._try(tasks, improved, seen, best)
             done = self._exhausted(tasks, best)
+        if not formula_only:
+            # Without any of its servers nothing goes on there, for which it must be worth it.
+            sooner = replace(best, time=best.time * (1.0 - _ONE_WAY_GAIN), found=None)
+            self._try(tasks, one_way(self.problem), seen, sooner)
+            if sooner.found is not None:
+                best = sooner
         if best.found is None:
             return None
         routings = self.options.routings(self.cluster.servers)

@@ -11,7 +11,7 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import CHOSEN_UP_TO
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel
-from topoopt.topology.cycles import cycle_wirings
+from topoopt.topology.cycles import cycle_wirings, one_way_wirings
 from topoopt.topology.exchange_groups import exchange_wirings
 from topoopt.topology.finder import Selection, Topology, find_topology
 from topoopt.topology.split import main_traffic
@@ -114,6 +114,14 @@ def wirings(
         yield from cycle_wirings(cluster.servers, *ports)
     # Nor is it slower than on the wiring that the paper describes.
     yield built(cluster, whole, None, like="paper")
+
+
+def one_way(problem: Problem[Family[P]]) -> Iterator[Topology]:
+    """Build topologies of few servers whose cables all go one way round, for layouts."""
+    cluster = problem.cluster
+    if problem.family.enumerated:
+        ports = (cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model)
+        yield from one_way_wirings(cluster.servers, *ports)
 
 
 def trunked(cluster: Cluster, traffic: Traffic) -> Topology:

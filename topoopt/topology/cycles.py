@@ -9,25 +9,26 @@ carry each in the least time.
 from collections.abc import Iterator
 from itertools import permutations
 
+from parallelism.taskgraph import Group
 from topoopt.problem.ports import PortModel
 from topoopt.topology.finder import Topology, topology_of
 from topoopt.topology.wiring import Wiring
 
 # The orders of more would take most of a search.
-_FEWEST, _MOST = 3, 5
+_FEWEST, _MOST = 4, 5
+_FEWEST_ONE_WAY = 3
 
 
 def cycle_wirings(
     servers: int, degree: int, bandwidth: float, latency: float, ports: PortModel
 ) -> Iterator[Topology]:
-    """Wire all ports of three to five servers along one cycle, in every order.
+    """Wire all ports of four or five servers along one cycle, in every order.
 
     Parameters
     ----------
     servers : int
     degree : int
-        Ports a server: between directed ones all cables go one way round, or every second one
-        goes the other way.
+        Ports a server: between directed ones every second cable goes the other way round.
     bandwidth : float
         Bytes per second of one port in one direction.
     latency : float
@@ -38,33 +39,57 @@ def cycle_wirings(
     ------
     Topology
         None for fewer or more servers, or a bidirectional port. One of each two orders that are
-        each other's reverse where that makes no difference; on three servers only those whose
-        cables all go one way, as others join all of them.
+        each other's reverse where that makes no difference.
     """
     wiring = Wiring(servers, degree, ports)
-    everyone = tuple(range(servers))
-    if not _FEWEST <= servers <= _MOST or degree < wiring.ring_ports(everyone):
+    if not _FEWEST <= servers <= _MOST or degree < wiring.ring_ports(tuple(range(servers))):
         return
-    directed = not wiring.bidirectional
-    either_way = not directed or degree % 2 == 0
-    for rest in permutations(everyone[1:]):
-        order, back = (0, *rest), (0, *rest[::-1])
-        if servers > 3 and not (either_way and order > back):
-            yield _around(Wiring(servers, degree, ports), order, back, bandwidth, latency)
-        if directed and degree > 1:
-            yield _around(Wiring(servers, degree, ports), order, order, bandwidth, latency)
+    either_way = wiring.bidirectional or degree % 2 == 0
+    for order in _orders(servers):
+        back = (0, *reversed(order[1:]))
+        if not (either_way and order > back):
+            yield _around(Wiring(servers, degree, ports), (order, back), bandwidth, latency)
+
+
+def one_way_wirings(
+    servers: int, degree: int, bandwidth: float, latency: float, ports: PortModel
+) -> Iterator[Topology]:
+    """Wire all directed ports of three to five servers one way round a cycle, in every order.
+
+    Parameters
+    ----------
+    servers, degree, bandwidth, latency, ports
+        As of `cycle_wirings`.
+
+    Yields
+    ------
+    Topology
+        None for fewer or more servers, bidirectional ports or a single port. Without any of its
+        servers the others are cut off from each other.
+    """
+    wiring = Wiring(servers, degree, ports)
+    if wiring.bidirectional or degree == 1 or not _FEWEST_ONE_WAY <= servers <= _MOST:
+        return
+    for order in _orders(servers):
+        yield _around(Wiring(servers, degree, ports), (order, order), bandwidth, latency)
+
+
+def _orders(servers: int) -> Iterator[Group]:
+    """Yield every order of servers around a cycle."""
+    return ((0, *rest) for rest in permutations(range(1, servers)))
 
 
 def _around(
-    wiring: Wiring, order: tuple[int, ...], back: tuple[int, ...], bandwidth: float, latency: float
+    wiring: Wiring, orders: tuple[Group, Group], bandwidth: float, latency: float
 ) -> Topology:
     """Wire all ports along two orders of all servers in turn."""
-    everyone = tuple(sorted(order))
+    everyone = tuple(range(wiring.servers))
+    (order, after) = orders
     while wiring.free(everyone) >= wiring.ring_ports(everyone):
         wiring.add_cycle(everyone, order)
-        order, back = back, order
+        order, after = after, order
     wiring.fill()
     return topology_of(wiring, wiring.degree, bandwidth, latency)
 
 
-__all__ = ["cycle_wirings"]
+__all__ = ["cycle_wirings", "one_way_wirings"]

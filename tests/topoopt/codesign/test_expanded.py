@@ -7,15 +7,15 @@ from topoopt.codesign import once
 
 
 @pytest.mark.parametrize(
-    ("name", "bandwidth", "confirm"),
-    [("vgg16-16", "10Gbps", "packet"), ("dlrm-16", "100Gbps", "packet"),
-     ("dlrm-16", "100Gbps", "none")],
+    ("name", "servers", "bandwidth", "confirm"),
+    [("vgg16-16", 4, "10Gbps", "packet"), ("dlrm-16", 3, "100Gbps", "packet"),
+     ("dlrm-16", 4, "100Gbps", "none")],
 )  # fmt: skip
 def test_what_is_faster_on_the_expander_is_taken_over(
-    name, bandwidth, confirm, monkeypatch
+    name, servers, bandwidth, confirm, monkeypatch
 ) -> None:
     # One port a server: both are rings of all servers, so the plan can do what the expander can.
-    job, cluster = to.Job(to.models.get_model(name)), to.Cluster(4, 1, bandwidth)
+    job, cluster = to.Job(to.models.get_model(name)), to.Cluster(servers, 1, bandwidth)
     options = to.SearchOptions(steps=10, confirm=confirm)
     plan = to.co_optimize(job, cluster, options)
     assert plan.packet_time_s <= plan.baselines["expander"].packet_time_s
