@@ -75,8 +75,9 @@ class SearchOptions:
     confirm : {None, "packet", "none"}
         packet: simulate the best few pairs found with packet trains as well, and plan the one
         with the lowest mean there. On up to 32 servers routes then take one path a pair, as
-        messages do there, and strategies are sought by the mean of the times with max-min fair
-        shares and with transfers that yield to AllReduces; on more, they are sought as without.
+        messages do there, and strategies are sought by a score between the times with max-min
+        fair shares and with transfers that yield to AllReduces, as packet trains say of some; on
+        more, they are sought as without.
         The plan may be slower in the fluid model than one without confirmation. Bounds stay
         those of the fluid model. none: the fluid model chooses. By default `topoopt.co_optimize`
         takes packet for models by operators on up to 128 servers where the method is joint and

@@ -7,7 +7,6 @@ here, too.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import cast
 
 import numpy as np
@@ -40,8 +39,6 @@ _POOL, _NEAR = 40, 1.1
 _FAR = 5.0
 # Work of a plan's search that ended by its bound counts as so much at least.
 _LEAST_SHARED = 2e7
-# Strategies that are looked at to see how much transfers yield.
-_WEIGHED = 5
 # Proposals between two looks at what was gained.
 _SLICE = 25
 
@@ -126,7 +123,7 @@ def best_compared(
     # Of a fabric that is rewired pairs are only carried along.
     host = cast("Fabric", fabric)
     scored = problem
-    if packets:
+    if packets and not result.interrupted:
         scored = problem.scored(_yielding(problem, base, dict.fromkeys([*starts, *kept])))
     score = _Remembering(Scorer(scored, fabric, search_tolerance(servers), most_work))
     fastest, often = _score_again(search, score, [*starts, *kept])
@@ -162,8 +159,11 @@ def best_compared(
 def _yielding(problem: Problem, base: BaselineFabric, strategies: Iterable[Strategy]) -> float:
     """Return how much transfers yield on a fabric, from the first few strategies that fit."""
     fabric = cast("Fabric", base.fabric) if base.real is None else base.real()
-    fitting = islice((s for s in strategies if problem.fits(s)), _WEIGHED)
-    pairs = (Pair(s, None, Routing.ECMP, fabric, np.inf, "search") for s in fitting)
+    pairs = (
+        Pair(strategy, None, Routing.ECMP, fabric, np.inf, "search")
+        for strategy in strategies
+        if problem.fits(strategy)
+    )
     return measured_yielding(problem, pairs)[0]
 
 

@@ -51,8 +51,6 @@ _NEAR = 1.35
 # Where the last topologies gained little, strategies are wired no more that are not so many times
 # faster on the ideal switch than the best pair.
 _MUCH_FASTER = 1.1
-# Strategies that are wired, the best on the ideal switch first, to see how much transfers yield.
-_WEIGHED = 5
 # Near times, which are off by about 0.1 %, do for pairs that are slower than the best by more.
 _NEARLY = 1.01
 # Places at which streams on halves begin and end where scores are costly.
@@ -303,7 +301,7 @@ def _weighed(
 
     def wired() -> Iterator[Pair]:
         order = sorted(range(len(candidates)), key=lambda c: (candidates[c][0], c))
-        for strategy in list(dict.fromkeys(candidates[c][1] for c in order))[:_WEIGHED]:
+        for strategy in dict.fromkeys(candidates[c][1] for c in order):
             rewirer = search.rewirer()
             pair = rewirer.wire(strategy, "search", exact=False)
             result.work += rewirer.work

@@ -9,6 +9,7 @@ strategies it takes the one that packets like less.
 """
 
 from collections.abc import Iterable
+from itertools import islice
 
 import numpy as np
 
@@ -19,8 +20,9 @@ from topoopt.search.confirm import packet_time
 
 YIELDING = 0.5
 """The weight of transfers that yield where packet trains have not said it."""
-# Pairs that are simulated by packet trains, and by how much their two fluid times differ at least.
-_SIMULATED, _APART = 3, 0.01
+# Pairs that are looked at and that packet trains simulate, at most, and by how much the two fluid
+# times of these differ at least.
+_LOOKED_AT, _SIMULATED, _APART = 5, 3, 0.01
 # Weights as near as this to 0 and 1 are these, which takes one fluid time instead of two.
 _NEAR = 0.1
 
@@ -32,7 +34,7 @@ def measured_yielding(problem: Problem, pairs: Iterable[Pair]) -> tuple[float, f
     ----------
     problem : Problem
     pairs : iterable of Pair
-        Made only as long as more are needed.
+        The best first; made only as long as more are needed.
 
     Returns
     -------
@@ -44,7 +46,7 @@ def measured_yielding(problem: Problem, pairs: Iterable[Pair]) -> tuple[float, f
     """
     weights: list[float] = []
     work = 0.0
-    for pair in pairs:
+    for pair in islice(pairs, _LOOKED_AT):
         scorer = Scorer(problem.scored(0.0), pair.fabric)
         tasks = problem.family.build(pair.strategy)
         fluid, late = scorer.timed(tasks), scorer.simulate(tasks, transfers_yield=True)
