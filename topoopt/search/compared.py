@@ -164,7 +164,7 @@ def _yielding(problem: Problem, base: BaselineFabric, strategies: Iterable[Strat
         for strategy in strategies
         if problem.fits(strategy)
     )
-    return measured_yielding(problem, pairs)[0]
+    return measured_yielding(problem, pairs)
 
 
 def origin_of(search: Search, strategy: Strategy, result: SearchResult[Strategy]) -> str:

@@ -302,14 +302,12 @@ def _weighed(
     def wired() -> Iterator[Pair]:
         order = sorted(range(len(candidates)), key=lambda c: (candidates[c][0], c))
         for strategy in dict.fromkeys(candidates[c][1] for c in order):
-            rewirer = search.rewirer()
-            pair = rewirer.wire(strategy, "search", exact=False)
-            result.work += rewirer.work
+            pair = search.rewirer().wire(strategy, "search", exact=False)
             if pair is not None:
                 yield pair
 
-    search.yielding, work = measured_yielding(search.problem, wired())
-    result.work += work
+    # Its work is not counted: where wirings are expensive it would leave none for the rounds.
+    search.yielding = measured_yielding(search.problem, wired())
     pairs = sorted(timed(search.sought, pairs, result), key=lambda pair: pair.time)
     result.best = pairs[0]
     result.others = finalists(pairs, search.method.spacing, search.kept)
