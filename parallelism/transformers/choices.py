@@ -7,6 +7,7 @@ from typing import get_args
 
 from codesign_base import InputError
 from codesign_base.arguments import check_flags
+from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import (
     MOST_DEGREE,
     MOST_STAGE_PARTS,
@@ -147,6 +148,46 @@ class Choices:
                 what = name if each.name == "schedules" else each.name.replace("_", " ")
                 found.append(f"{what} {', '.join(map(str, missing))}")
         return found
+
+    def allows(self, layout: Layout) -> bool:
+        """Whether a layout has no value that is left out by what differs from the default."""
+        if self.stage_layers != layout.stage_layers:
+            return False
+        for each in fields(self):
+            asked = getattr(self, each.name)
+            if not isinstance(asked, tuple) or asked == each.default or each.name in _NO_VALUES:
+                continue
+            if getattr(layout, _OF_LAYOUTS.get(each.name, each.name)) not in asked:
+                return False
+        return layout.recompute != "modules" or layout.modules == self.modules
+
+
+@dataclass(frozen=True)
+class LayoutSpace:
+    """What the layouts of a transformer have to fill and to divide.
+
+    Parameters
+    ----------
+    model : Transformer
+    gpus : int
+        All of them, each used.
+    gpus_per_server : int
+        Tensor groups stay within so many, and divide them, unless ``choices`` lets them span
+        servers, of which they then fill several.
+    batch : int
+        Samples of an iteration.
+    sequence : int
+        Tokens of a sample.
+    choices : Choices, optional
+        Which of the layouts are considered.
+    """
+
+    model: Transformer
+    gpus: int
+    gpus_per_server: int
+    batch: int
+    sequence: int
+    choices: Choices = Choices()
 
 
 def _wrong(name: str, values: Sequence[object], remedy: str) -> InputError:

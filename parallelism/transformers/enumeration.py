@@ -9,8 +9,7 @@ from typing import get_args
 from codesign_base import InfeasibleError, InputError
 from codesign_base.counted import counted
 from codesign_base.whole_numbers import divisors
-from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.choices import Choices
+from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.layout import (
     FOLDED,
     LOOPED,
@@ -53,36 +52,21 @@ def check_batch(global_batch: int, gpus: int) -> None:
 
 
 def enumerate_layouts(
-    model: Transformer,
-    gpus: int,
-    gpus_per_server: int,
-    global_batch: int,
-    sequence: int,
-    choices: Choices | None = None,
-    ends: Callable[[Layout], Ends] | None = None,
+    space: LayoutSpace, ends: Callable[[Layout], Ends] | None = None
 ) -> list[Layout]:
     """List the legal layouts of a model on all GPUs.
 
     Parameters
     ----------
-    model : Transformer
-    gpus : int
-        All of them, each used.
-    gpus_per_server : int
-        Tensor groups stay within so many, and divide them, unless ``choices`` lets them span
-        servers, of which they then fill several.
-    global_batch : int
-        Samples of an iteration.
-    sequence : int
-        Tokens of a sample.
-    choices : Choices, optional
-        By default: tensor degrees within a server that divide a rank's tokens; context degrees that
-        divide the sequence and leave 1024 tokens a rank; pipelines of at most as many stages as
-        layers; every expert degree, each expert split over the tensor group or not at all;
-        microbatches of 1 to 8 samples; up to 8 equal virtual stages, or 12 of one layer, or
-        uneven ones where at most 3 layers are missing to parts of two; breadth-first schedules of
-        more microbatches than stages, at most four times as many; states sharded by ZeRO 1 or 3; no
-        or full recomputation. Layers as even as they go, and balanced with the ends of the model.
+    space : LayoutSpace
+        What its choices leave open: tensor degrees within a server that divide a rank's tokens;
+        context degrees that divide the sequence and leave 1024 tokens a rank; pipelines of at most
+        as many stages as layers; every expert degree, each expert split over the tensor group or
+        not at all; microbatches of 1 to 8 samples; up to 8 equal virtual stages, or 12 of one
+        layer, or uneven ones where at most 3 layers are missing to parts of two; breadth-first
+        schedules of more microbatches than stages, at most four times as many; states sharded by
+        ZeRO 1 or 3; no or full recomputation. Layers as even as they go, and balanced with the
+        ends of the model.
     ends : callable, optional
         Returns what embedding and head weigh beside a layer of a layout; by default nothing.
 
@@ -97,92 +81,88 @@ def enumerate_layouts(
     InfeasibleError
         If there is none.
     """
-    wanted = choices or Choices()
-    check_batch(global_batch, gpus)
+    check_batch(space.batch, space.gpus)
     weigh = ends or (lambda _: (0.0, 0.0))
     refused: list[str] = []
-    found = list(
-        _layouts(model, gpus, gpus_per_server, global_batch, sequence, wanted, weigh, refused)
-    )
+    found = list(_layouts(space, weigh, refused))
     if not found:
-        asked = ", ".join(f"{name} {values}" for name, values in wanted.asked.items())
-        limits, remedy = "", "choose a batch or sequence that more degrees divide, or other GPUs"
-        if asked:
-            limits, remedy = f" with {asked}", f"leave out some of that, {remedy}"
-            usual, none = Choices(), list[str]()
-            alone = [
-                name
-                for name in wanted.asked
-                for less in (replace(wanted, **{name: getattr(usual, name)}),)
-                if any(True for _ in _layouts(
-                    model, gpus, gpus_per_server, global_batch, sequence, less, weigh, none
-                ))
-            ]  # fmt: skip
-            if alone:
-                out = "it" if len(alone) == 1 else "one of them"
-                remedy = f"give {' or '.join(alone)} other values, or leave {out} out"
-        if asked and refused and all(refused):  # no degrees that fill the GPUs divide the model
-            remedy = refused[0].removeprefix("layout: ")
-        experts = 1 if model.experts is None else model.experts.count
-        for name, whole, of in (
-            ("tensor", gpus, "GPUs"), ("context", gpus, "GPUs"), ("pipeline", gpus, "GPUs"),
-            ("context", sequence, "tokens of a sample"), ("expert", experts, "experts of a layer"),
-        ):  # fmt: skip
-            degrees = getattr(wanted, name)
-            if degrees and all(whole % degree for degree in degrees):
-                given = " or ".join(map(str, degrees))
-                fault = f"{whole} {of} are no multiple of {name} {given}"
-                remedy = f"{fault}; give a divisor, or leave it out"
-                break
-        else:
-            least = min(wanted.tensor, default=0)
-            if least > gpus_per_server and not wanted.across_servers:
-                remedy = (
-                    "tensor-parallel groups stay within a server of "
-                    f"{counted(gpus_per_server, 'GPU')}; give a divisor of that, or allow them "
-                    "across servers (--tensor-across-servers, Choices(across_servers=True))"
-                )
+        model, choices = space.model, space.choices
+        remedy, limits = _remedy(space, weigh, refused), ""
+        if choices.asked:
+            limits = " with " + ", ".join(
+                f"{name} {value}" for name, value in choices.asked.items()
+            )
         raise InfeasibleError(
-            f"model {model.name!r}: no layout fills {counted(gpus, 'GPU')} with a global batch of "
-            f"{counted(global_batch, 'sample')} of {counted(sequence, 'token')}{limits}; {remedy}",
-            fields=tuple(wanted.asked),
+            f"model {model.name!r}: no layout fills {counted(space.gpus, 'GPU')} with a global "
+            f"batch of {counted(space.batch, 'sample')} of {counted(space.sequence, 'token')}"
+            f"{limits}; {remedy}",
+            fields=tuple(choices.asked),
         )
     return found
 
 
+def _remedy(space: LayoutSpace, ends: Callable[[Layout], Ends], refused: list[str]) -> str:
+    """Return what to change where no layout is legal."""
+    choices, asked = space.choices, space.choices.asked
+    experts = 1 if space.model.experts is None else space.model.experts.count
+    for name, whole, of in (
+        ("tensor", space.gpus, "GPUs"), ("context", space.gpus, "GPUs"),
+        ("pipeline", space.gpus, "GPUs"), ("context", space.sequence, "tokens of a sample"),
+        ("expert", experts, "experts of a layer"),
+    ):  # fmt: skip
+        degrees = getattr(choices, name)
+        if degrees and all(whole % degree for degree in degrees):
+            given = " or ".join(map(str, degrees))
+            fault = f"{whole} {of} are no multiple of {name} {given}"
+            return f"{fault}; give a divisor, or leave it out"
+    if min(choices.tensor, default=0) > space.gpus_per_server and not choices.across_servers:
+        return (
+            "tensor-parallel groups stay within a server of "
+            f"{counted(space.gpus_per_server, 'GPU')}; give a divisor of that, or allow them "
+            "across servers (--tensor-across-servers, Choices(across_servers=True))"
+        )
+    if asked and refused and all(refused):  # no degrees that fill the GPUs divide the model
+        return refused[0].removeprefix("layout: ")
+    alone = [name for name in asked if _any_without(space, name, ends)]
+    if alone:
+        out = "it" if len(alone) == 1 else "one of them"
+        return f"give {' or '.join(alone)} other values, or leave {out} out"
+    remedy = "choose a batch or sequence that more degrees divide, or other GPUs"
+    return f"leave out some of that, {remedy}" if asked else remedy
+
+
+def _any_without(space: LayoutSpace, name: str, ends: Callable[[Layout], Ends]) -> bool:
+    """Whether any layout is legal if one of the choices is left open."""
+    usual = getattr(Choices(), name)
+    less = replace(space, choices=replace(space.choices, **{name: usual}))
+    return any(True for _ in _layouts(less, ends, []))
+
+
 def _layouts(
-    model: Transformer,
-    gpus: int,
-    gpus_per_server: int,
-    global_batch: int,
-    sequence: int,
-    choices: Choices,
-    ends: Callable[[Layout], Ends],
-    refused: list[str],
+    space: LayoutSpace, ends: Callable[[Layout], Ends], refused: list[str]
 ) -> Iterator[Layout]:
     """Yield layouts; of all degrees why they cannot split the model is added to ``refused``.
 
     That is empty where they can.
     """
-    tensors = list(divisors(gpus_per_server))
+    model, choices, gpus = space.model, space.choices, space.gpus
+    tensors = list(divisors(space.gpus_per_server))
     if choices.across_servers:
-        servers = gpus // gpus_per_server
-        tensors += [gpus_per_server * k for k in divisors(servers) if k > 1]
+        servers = gpus // space.gpus_per_server
+        tensors += [space.gpus_per_server * k for k in divisors(servers) if k > 1]
     for tensor in tensors:
         if gpus % tensor or (choices.tensor and tensor not in choices.tensor):
             continue
-        for context in _contexts(gpus // tensor, sequence, choices):
-            if not shares_out(model, tensor, sequence // context):
+        for context in _contexts(space, gpus // tensor):
+            if not shares_out(model, tensor, space.sequence // context):
                 continue
             for pipeline in divisors(gpus // tensor // context):
                 if choices.pipeline and pipeline not in choices.pipeline:
                     continue
                 data = gpus // tensor // context // pipeline
-                if global_batch % data or not _may_split(model, pipeline, choices):
+                if space.batch % data or not _may_split(space, pipeline):
                     continue
-                for expert, split in _experts(
-                    model, tensor, data * context, tensor <= gpus_per_server, choices
-                ):
+                for expert, split in _experts(space, tensor, data * context):
                     base = Layout(tensor, context, data, pipeline, expert, expert_tensor=split)
                     try:
                         check_layout(model, base)
@@ -190,12 +170,13 @@ def _layouts(
                         refused.append(str(error))
                         continue
                     refused.append("")
-                    yield from _timings(model, base, global_batch // data, choices, ends)
+                    yield from _timings(space, base, ends)
 
 
-def _contexts(ranks: int, sequence: int, choices: Choices) -> list[int]:
-    if choices.context:
-        return [c for c in choices.context if ranks % c == 0 and sequence % c == 0]
+def _contexts(space: LayoutSpace, ranks: int) -> list[int]:
+    chosen, sequence = space.choices.context, space.sequence
+    if chosen:
+        return [c for c in chosen if ranks % c == 0 and sequence % c == 0]
     return [
         c
         for c in divisors(ranks)
@@ -203,17 +184,16 @@ def _contexts(ranks: int, sequence: int, choices: Choices) -> list[int]:
     ]
 
 
-def _may_split(model: Transformer, pipeline: int, choices: Choices) -> bool:
-    parts = choices.stage_layers
+def _may_split(space: LayoutSpace, pipeline: int) -> bool:
+    parts, layers = space.choices.stage_layers, space.model.layers
     if parts:
-        return len(parts) % pipeline == 0 and sum(parts) == model.layers
-    return pipeline <= model.layers
+        return len(parts) % pipeline == 0 and sum(parts) == layers
+    return pipeline <= layers
 
 
-def _experts(
-    model: Transformer, tensor: int, ranks: int, folds: bool, choices: Choices
-) -> Iterator[tuple[int, int | None]]:
+def _experts(space: LayoutSpace, tensor: int, ranks: int) -> Iterator[tuple[int, int | None]]:
     """Expert degrees, with the tensor ranks that split an expert where these are not all."""
+    model, choices, folds = space.model, space.choices, tensor <= space.gpus_per_server
     count = model.experts.count if model.experts else 1
     splits = {tensor, 1} if model.experts and folds else {tensor}
     if choices.expert_tensor:
@@ -228,14 +208,9 @@ def _experts(
                 yield expert, None if fold == 1 else split
 
 
-def _timings(
-    model: Transformer,
-    base: Layout,
-    samples: int,
-    choices: Choices,
-    ends: Callable[[Layout], Ends],
-) -> Iterator[Layout]:
+def _timings(space: LayoutSpace, base: Layout, ends: Callable[[Layout], Ends]) -> Iterator[Layout]:
     """Microbatches, schedules, maps of layers, recomputation and sharding of some degrees."""
+    model, choices, samples = space.model, space.choices, space.batch // base.data
     usual = range(1, _MOST_MICROBATCH + 1)
     modules = tuple(name for name in get_args(Module) if name in choices.modules)
     if model.attention.latent is None and len(modules) > 1:  # there is nothing to project up
@@ -252,9 +227,9 @@ def _timings(
             for recompute in choices.recompute
         ]  # fmt: skip
         weights = [ends(kind) if balanced else (0.0, 0.0) for kind in kinds]
-        for schedule, virtual in _schedules(model, base, samples // microbatch, choices):
+        for schedule, virtual in _schedules(space, base.pipeline, samples // microbatch):
             for kind, weight in zip(kinds, weights, strict=True):
-                maps = _maps(model, base.pipeline, schedule, virtual, weight, choices)
+                maps = _maps(space, base.pipeline, schedule, virtual, weight)
                 for stage_layers, zero in product(maps, choices.zero):
                     # Sharded weights are gathered for every microbatch: not with pipelines.
                     if zero < 3 or base.pipeline == 1:
@@ -265,26 +240,22 @@ def _timings(
 
 
 def _maps(
-    model: Transformer,
-    pipeline: int,
-    schedule: PipelineScheduleName,
-    virtual: int,
-    ends: Ends,
-    choices: Choices,
+    space: LayoutSpace, pipeline: int, schedule: PipelineScheduleName, virtual: int, ends: Ends
 ) -> Iterator[tuple[int, ...]]:
     """Layers of each part: what is asked for, or even and balanced ones."""
-    if choices.stage_layers or pipeline == 1:
-        yield choices.stage_layers
+    if space.choices.stage_layers or pipeline == 1:
+        yield space.choices.stage_layers
         return
     stages = part_stages(schedule, pipeline, virtual)
-    yield from usual_maps(model.layers, stages, ends, folded=schedule in FOLDED)
+    yield from usual_maps(space.model.layers, stages, ends, folded=schedule in FOLDED)
 
 
 def _schedules(
-    model: Transformer, base: Layout, microbatches: int, choices: Choices
+    space: LayoutSpace, pipeline: int, microbatches: int
 ) -> Iterator[tuple[PipelineScheduleName, int]]:
+    choices, layers = space.choices, space.model.layers
     parts = len(choices.stage_layers)
-    if base.pipeline == 1:
+    if pipeline == 1:
         if parts > 1:
             return
         # Without stages no schedule has anything to hide or to keep, whatever is asked for.
@@ -292,24 +263,24 @@ def _schedules(
         return
     for schedule in choices.schedules:
         if schedule in FOLDED:
-            count = 2 * base.pipeline
-            if parts == count or (not parts and count <= model.layers + 1):
+            count = 2 * pipeline
+            if parts == count or (not parts and count <= layers + 1):
                 yield schedule, 2
             continue
         if schedule not in LOOPED:
-            if parts in (0, base.pipeline):
+            if parts in (0, pipeline):
                 yield schedule, 1
             continue
-        if not _loops(schedule, base.pipeline, microbatches, choices):
+        if not _loops(schedule, pipeline, microbatches, choices):
             continue
         for virtual in choices.virtual_stages or range(2, _MOST_VIRTUAL + 1):
-            count = virtual * base.pipeline
+            count = virtual * pipeline
             if virtual == 1 or (parts and count != parts):
                 continue
             if (
                 parts
-                or (choices.virtual_stages and count <= model.layers)
-                or (not choices.virtual_stages and _usual_parts(model.layers, count, virtual))
+                or (choices.virtual_stages and count <= layers)
+                or (not choices.virtual_stages and _usual_parts(layers, count, virtual))
             ):
                 yield schedule, virtual
 

@@ -15,7 +15,7 @@ from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.assumptions import assumptions_of
 from parallelism.transformers.balance import ends_in_layers
-from parallelism.transformers.choices import Choices
+from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.costs import model_flops
 from parallelism.transformers.enumeration import check_batch, enumerate_layouts
 from parallelism.transformers.estimate import estimated_seconds
@@ -146,6 +146,13 @@ class LayoutFamily:
         """Bytes of each GPU that a layout may use."""
         return self.server.accelerator.usable_bytes * (1.0 - self.memory_reserve)
 
+    @property
+    def space(self) -> LayoutSpace:
+        """What the layouts have to fill and to divide."""
+        return LayoutSpace(
+            self.model, self.gpus, self.server.gpus, self.batch, self.sequence, self.choices
+        )
+
     def training(self, layout: Layout) -> Training:
         """Return the model as it is trained in a layout.
 
@@ -168,10 +175,7 @@ class LayoutFamily:
 
     @cached_property
     def _layouts(self) -> tuple[Layout, ...]:
-        found = enumerate_layouts(
-            self.model, self.gpus, self.server.gpus, self.batch, self.sequence, self.choices,
-            self._ends,
-        )  # fmt: skip
+        found = enumerate_layouts(self.space, self._ends)
         known = set(found)
         return (*found, *(layout for layout in self.published if layout not in known))
 
@@ -182,9 +186,7 @@ class LayoutFamily:
     @cached_property
     def published(self) -> tuple[Layout, ...]:
         """Layouts in which the model was run by others and that fill these GPUs."""
-        return published_layouts(
-            self.model, self.gpus, self.server.gpus, self.batch, self.sequence, self.choices
-        )
+        return published_layouts(self.space)
 
     def placements(self, layout: Layout) -> list[Placement]:
         """Return every placement of a layout that puts ranks on other servers, Megatron's first.

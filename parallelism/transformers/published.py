@@ -1,10 +1,9 @@
 """Layouts in which models were trained by others, as far as they were published."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from codesign_base import InputError
-from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.choices import Choices
+from parallelism.transformers.choices import LayoutSpace
 from parallelism.transformers.layout import USUAL_MODULES, Layout
 from parallelism.transformers.shares import check_layout, rank_tokens, shares_out
 
@@ -46,47 +45,35 @@ PUBLISHED: dict[str, tuple[tuple[Layout, str], ...]] = {
 }  # fmt: skip
 """By preset: layouts with a source each. Data-parallel degrees are those of the job's GPUs; what a
 source does not say of recomputation and sharding is none, and ZeRO 1."""
-_OPEN = Choices()
 
 
-def published_layouts(
-    model: Transformer,
-    gpus: int,
-    gpus_per_server: int,
-    batch: int,
-    sequence: int,
-    choices: Choices | None = None,
-) -> tuple[Layout, ...]:
+def published_layouts(space: LayoutSpace) -> tuple[Layout, ...]:
     """Return the published layouts of a preset that fill some GPUs.
 
     Parameters
     ----------
-    model : Transformer
-        Of `PUBLISHED` by its name.
-    gpus, gpus_per_server : int
-    batch : int
-        Samples of an iteration.
-    sequence : int
-        Tokens of a sample.
-    choices : Choices, optional
-        What was chosen otherwise than by default leaves out layouts with other values.
+    space : LayoutSpace
+        Of a model of `PUBLISHED` by its name. What was chosen otherwise than by default leaves
+        out layouts with other values.
 
     Returns
     -------
     tuple of Layout
         None, where degrees, batch or layers do not divide.
     """
-    wanted = _OPEN if choices is None else choices
+    model = space.model
     found = []
     for base, _ in PUBLISHED.get(model.name, ()):
-        own = base.tensor * base.context * base.pipeline
-        if gpus % own or gpus_per_server % base.tensor or not _chosen(base, wanted):
+        ranks = base.tensor * base.context * base.pipeline
+        if space.gpus % ranks or space.gpus_per_server % base.tensor:
+            continue
+        if not space.choices.allows(base):
             continue
         try:
-            layout = replace(base, data=gpus // own)
+            layout = replace(base, data=space.gpus // ranks)
             check_layout(model, layout)
-            tokens = rank_tokens(model, layout, sequence)
-            count = layout.microbatches(batch)
+            tokens = rank_tokens(model, layout, space.sequence)
+            count = layout.microbatches(space.batch)
         except InputError:
             continue
         if not shares_out(model, layout.tensor, tokens):
@@ -94,20 +81,6 @@ def published_layouts(
         if layout.schedule != "interleaved" or count % layout.pipeline == 0:
             found.append(layout)
     return tuple(found)
-
-
-def _chosen(layout: Layout, choices: Choices) -> bool:
-    """Whether a layout has no value that the choices leave out."""
-    if choices.stage_layers != layout.stage_layers:
-        return False
-    for each in fields(choices):
-        value = getattr(choices, each.name)
-        if each.name in ("stage_layers", "modules", "across_servers") or value == each.default:
-            continue
-        name = {"schedules": "schedule", "expert_tensor": "expert_split"}.get(each.name, each.name)
-        if getattr(layout, name) not in value:
-            return False
-    return layout.recompute != "modules" or layout.modules == choices.modules
 
 
 __all__ = ["PUBLISHED", "published_layouts"]

@@ -12,7 +12,8 @@ from trainings import training_of
 
 from parallelism.transformers import activations, collectives, costs, pass_seconds, stages
 from parallelism.transformers.attention import SlidingWindow
-from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.choices import Choices, LayoutSpace
+from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.links import links_of
@@ -25,7 +26,9 @@ PLAIN = Implementation()
 @cache
 def layouts_of(which):
     model, recompute = MODELS[which], ("none", "full", "modules")
-    return enumerate_layouts(model, 32, 8, 64, model.sequence, Choices(recompute=recompute))
+    return enumerate_layouts(
+        LayoutSpace(model, 32, 8, 64, model.sequence, Choices(recompute=recompute))
+    )
 
 
 @settings(max_examples=60, deadline=None)

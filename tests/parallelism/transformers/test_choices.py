@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from codesign_base import InfeasibleError
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import Attention
-from parallelism.transformers.choices import Choices
+from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.layout import Layout
@@ -26,7 +26,7 @@ def test_values_without_effect_are_those_that_change_no_list(tensor, context, pi
 
     def listed(**values):
         chosen = Choices(microbatch=(1,), zero=(1,), **values)
-        return enumerate_layouts(MODEL, 16, 8, 64, 4096, chosen)
+        return enumerate_layouts(LayoutSpace(MODEL, 16, 8, 64, 4096, chosen))
 
     every = listed(**asked)
     chosen = Choices(microbatch=(1,), zero=(1,), **asked)
@@ -68,24 +68,26 @@ def test_a_plan_says_that_megatron_lacks_its_schedule(stack, schedule, said):
 )
 def test_degrees_that_divide_nothing_are_named(asked, said):
     with pytest.raises(InfeasibleError, match=said):
-        enumerate_layouts(MODEL, 16, 8, 64, 4096, Choices(**asked))
+        enumerate_layouts(LayoutSpace(MODEL, 16, 8, 64, 4096, Choices(**asked)))
     with pytest.raises(
         InfeasibleError, match="4095 tokens of a sample are no multiple of context 2"
     ):
-        enumerate_layouts(MODEL, 16, 8, 64, 4095, Choices(context=(2,)))
+        enumerate_layouts(LayoutSpace(MODEL, 16, 8, 64, 4095, Choices(context=(2,))))
 
 
 @pytest.mark.parametrize(("gpus", "sequence"), [(12, 6144), (24, 98304), (16, 4096), (20, 3072)])
 def test_every_context_degree_that_leaves_enough_tokens_is_considered(gpus, sequence):
     """Of 3, 5, 6 or 7 servers, degrees that are powers of two alone leave ranks without use."""
-    considered = {layout.context for layout in enumerate_layouts(MODEL, gpus, 4, 60, sequence)}
+    considered = {
+        layout.context for layout in enumerate_layouts(LayoutSpace(MODEL, gpus, 4, 60, sequence))
+    }
     least = {c for c in range(1, gpus + 1) if gpus % c == 0 and sequence % c == 0}
     assert considered == {c for c in least if c == 1 or sequence / c >= 1024}
 
 
 def test_a_schedule_without_stages_is_asked_for_in_vain():
     chosen = Choices(pipeline=(1,), schedules=("eager-1f1b",))
-    layouts = enumerate_layouts(MODEL, 16, 8, 64, 4096, chosen)
+    layouts = enumerate_layouts(LayoutSpace(MODEL, 16, 8, 64, 4096, chosen))
     assert chosen.without_effect(layouts) == ["schedule eager-1f1b"]
     assert Choices(pipeline=(1,)).without_effect(layouts) == []
     assert {layout.schedule for layout in layouts} == {"1f1b"}
@@ -94,7 +96,9 @@ def test_a_schedule_without_stages_is_asked_for_in_vain():
 def test_without_stages_the_order_of_schedules_changes_nothing():
     # Such a rank would keep all microbatches of gpipe, and add up gradients later in zero-bubble.
     found = [
-        enumerate_layouts(MODEL, 16, 8, 64, 4096, Choices(pipeline=(1, 2), schedules=schedules))
+        enumerate_layouts(
+            LayoutSpace(MODEL, 16, 8, 64, 4096, Choices(pipeline=(1, 2), schedules=schedules))
+        )
         for schedules in (("1f1b", "gpipe"), ("gpipe", "1f1b"), ("gpipe",), ("zero-bubble",))
     ]
     alone = [[layout for layout in each if layout.pipeline == 1] for each in found]
@@ -104,5 +108,5 @@ def test_without_stages_the_order_of_schedules_changes_nothing():
 
 def test_models_without_latent_attention_have_no_up_projections_to_do_again():
     chosen = Choices(pipeline=(1,), recompute=("modules",))
-    layouts = enumerate_layouts(MODEL, 16, 8, 64, 4096, chosen)
+    layouts = enumerate_layouts(LayoutSpace(MODEL, 16, 8, 64, 4096, chosen))
     assert {layout.modules for layout in layouts} == {("norms", "activations")}

@@ -13,7 +13,7 @@ from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.taskgraph import TaskKind
 from parallelism.transformers.activations import layer_activations
-from parallelism.transformers.choices import Choices
+from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs, model_flops
 from parallelism.transformers.enumeration import enumerate_layouts
@@ -249,14 +249,14 @@ def test_one_layer_on_a_switch_takes_what_a_sum_by_hand_does() -> None:
 
 
 def test_degrees_of_context_are_those_that_share_out_heads() -> None:
-    found = enumerate_layouts(HYBRID, 16, 8, 16, 8192)
+    found = enumerate_layouts(LayoutSpace(HYBRID, 16, 8, 16, 8192))
     pairs = {(one.tensor, one.context) for one in found}
     assert pairs == {(1, 1), (2, 1), (4, 1), (1, 2), (1, 4), (2, 2)}  # 4 heads of keys
     # Four groups of Mamba-2, and sixteen heads.
-    repeated = enumerate_layouts(ONE_PART, 16, 8, 16, 16384)
+    repeated = enumerate_layouts(LayoutSpace(ONE_PART, 16, 8, 16, 16384))
     assert {one.context for one in repeated if one.tensor == 4} == {1, 2, 4}
-    assert {one.context for one in enumerate_layouts(HYBRID, 16, 8, 16, 8192,
-                                                     Choices(context=(2, 8)))} == {2}  # fmt: skip
+    some = LayoutSpace(HYBRID, 16, 8, 16, 8192, Choices(context=(2, 8)))
+    assert {one.context for one in enumerate_layouts(some)} == {2}
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,7 @@ def test_degrees_that_do_not(model, layout, message) -> None:
 
 def test_asked_degrees_that_do_not_are_said() -> None:
     with pytest.raises(InfeasibleError, match=r"with context 8; tensor . context is 8, which does"):
-        enumerate_layouts(HYBRID, 8, 8, 8, 8192, Choices(context=(8,)))
+        enumerate_layouts(LayoutSpace(HYBRID, 8, 8, 8, 8192, Choices(context=(8,))))
 
 
 def test_published_flops_do_not_depend_on_context() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from codesign_base import InputError
 from parallelism.transformers.activations import layer_activations
-from parallelism.transformers.choices import Choices
+from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.collectives import layer_communications, step_communications
 from parallelism.transformers.costs import layer_costs
 from parallelism.transformers.enumeration import enumerate_layouts
@@ -106,7 +106,8 @@ def test_published_layouts_are_in_the_space() -> None:
         choices = Choices(
             tensor=(layout.tensor,), context=(layout.context,), pipeline=(layout.pipeline,)
         )
-        assert layout in enumerate_layouts(model, gpus, 8, batch, sequence, choices), name
+        space = LayoutSpace(model, gpus, 8, batch, sequence, choices)
+        assert layout in enumerate_layouts(space), name
 
 
 def test_even_parts_of_405b_count_embedding_and_head_as_layers() -> None:
@@ -130,7 +131,9 @@ def test_a_map_of_stages_is_followed() -> None:
         check_layout(LLAMA3_8B, replace(layout, expert=1))
     alone = Layout(1, 1, 1, 4, sequence_parallel=False, stage_layers=(0, 16, 16, 0))
     assert [part.layers for part in parts_of(LLAMA3_8B, alone)] == [0, 16, 16, 0]
-    found = enumerate_layouts(LLAMA3_8B, 4, 4, 8, 8192, Choices(stage_layers=(0, 16, 16, 0)))
+    found = enumerate_layouts(
+        LayoutSpace(LLAMA3_8B, 4, 4, 8, 8192, Choices(stage_layers=(0, 16, 16, 0)))
+    )
     assert found
     assert all(one.pipeline * one.virtual_stages == 4 and one.stage_layers for one in found)
 

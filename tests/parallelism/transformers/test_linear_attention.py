@@ -8,7 +8,7 @@ import pytest
 from codesign_base import InfeasibleError, InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.transformers.activations import layer_activations
-from parallelism.transformers.choices import Choices
+from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs, model_flops
 from parallelism.transformers.enumeration import enumerate_layouts
@@ -239,10 +239,10 @@ def test_what_forbids_all_layouts_is_said() -> None:
     with pytest.raises(
         InfeasibleError, match=r"with tensor 2; tensor is 2, which does not divide linear att"
     ):
-        enumerate_layouts(one_group, 8, 8, 8, 512, Choices(tensor=(2,)))
+        enumerate_layouts(LayoutSpace(one_group, 8, 8, 8, 512, Choices(tensor=(2,))))
     # Of degrees that can split it none divides the batch: another remedy.
     with pytest.raises(InfeasibleError, match="with microbatch 3; give microbatch other values"):
-        enumerate_layouts(ONE_PART, 8, 8, 8, 512, Choices(microbatch=(3,)))
+        enumerate_layouts(LayoutSpace(ONE_PART, 8, 8, 8, 512, Choices(microbatch=(3,))))
 
 
 @pytest.mark.parametrize(

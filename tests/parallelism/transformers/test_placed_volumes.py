@@ -14,7 +14,7 @@ from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.taskgraph import traffic_of
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.choices import Choices
+from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.collectives import (
     end_communications,
     layer_communications,
@@ -76,7 +76,7 @@ ROUNDS = {"allreduce": 2, "reducescatter": 1, "allgather": 1}
 
 @cache
 def layouts_of(name: str) -> list[Layout]:
-    return enumerate_layouts(MODELS[name], 16, GPUS, BATCH, MODELS[name].sequence, ALL)
+    return enumerate_layouts(LayoutSpace(MODELS[name], 16, GPUS, BATCH, MODELS[name].sequence, ALL))
 
 
 def server_of(layout: Layout, order: tuple[str, ...], at: Coordinates) -> int:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from parallelism.transformers.choices import Choices
+from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.load import load_transformer
 from parallelism.transformers.published import PUBLISHED, published_layouts
@@ -20,7 +20,7 @@ CASES = [
 @pytest.mark.parametrize(("name", "gpus", "batch", "count"), CASES)
 def test_published_layouts_fill_the_gpus_that_they_were_run_on(name, gpus, batch, count):
     model = load_transformer(name)
-    found = published_layouts(model, gpus, 8, batch, model.sequence)
+    found = published_layouts(LayoutSpace(model, gpus, 8, batch, model.sequence))
     assert len(found) == count
     assert all(layout.gpus == gpus for layout in found)
 
@@ -31,8 +31,8 @@ def test_published_layouts_fill_the_gpus_that_they_were_run_on(name, gpus, batch
 )
 def test_only_recomputation_by_modules_is_not_enumerated(name, gpus, batch, count):
     model = load_transformer(name)
-    usual = set(enumerate_layouts(model, gpus, 8, batch, model.sequence))
-    for layout in published_layouts(model, gpus, 8, batch, model.sequence):
+    usual = set(enumerate_layouts(LayoutSpace(model, gpus, 8, batch, model.sequence)))
+    for layout in published_layouts(LayoutSpace(model, gpus, 8, batch, model.sequence)):
         assert (layout in usual) == (layout.recompute == "none")
 
 
@@ -53,15 +53,15 @@ def test_a_family_has_them_among_its_layouts_once():
 )
 def test_choices_leave_out_published_layouts_too(choices):
     model = load_transformer("llama3-70b")
-    found = published_layouts(model, 64, 8, 128, 8192, choices)
+    found = published_layouts(LayoutSpace(model, 64, 8, 128, 8192, choices))
     assert all(layout.context == 1 for layout in found)
     assert len(found) == (1 if choices == Choices(context=(1,)) else 0)
 
 
 def test_what_does_not_divide_is_left_out():
     model = load_transformer("llama3-70b")
-    assert published_layouts(model, 48, 8, 128, 8192) == ()
-    assert published_layouts(model, 64, 8, 127, 8192) == ()
-    assert published_layouts(model, 64, 2, 128, 8192) == ()
-    assert published_layouts(replace(model, name="mine"), 64, 8, 128, 8192) == ()
+    assert published_layouts(LayoutSpace(model, 48, 8, 128, 8192)) == ()
+    assert published_layouts(LayoutSpace(model, 64, 8, 127, 8192)) == ()
+    assert published_layouts(LayoutSpace(model, 64, 2, 128, 8192)) == ()
+    assert published_layouts(LayoutSpace(replace(model, name="mine"), 64, 8, 128, 8192)) == ()
     assert all(source for rows in PUBLISHED.values() for _, source in rows)

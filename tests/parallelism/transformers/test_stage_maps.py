@@ -12,7 +12,7 @@ from trainings import training_of
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.transformers.balance import ends_in_layers
-from parallelism.transformers.choices import Choices
+from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import Implementation
@@ -139,7 +139,7 @@ def test_a_large_head_leaves_its_stage_fewer_layers() -> None:
 
     chosen = Choices(pipeline=(8,), tensor=(1,), context=(1,), microbatch=(1,),
                      schedules=("1f1b",), recompute=("none",))  # fmt: skip
-    even, balanced = enumerate_layouts(LLAMA3_8B, 64, 8, 512, 8192, chosen, ends)
+    even, balanced = enumerate_layouts(LayoutSpace(LLAMA3_8B, 64, 8, 512, 8192, chosen), ends)
     assert even.stage_layers == ()
     assert balanced.stage_layers[-1] <= 2
     links = links_of("h100", 8, 50e9)
@@ -150,15 +150,15 @@ def test_a_large_head_leaves_its_stage_fewer_layers() -> None:
         for layout in (even, balanced)
     ]
     assert times[1] < 0.85 * times[0]
-    assert len(enumerate_layouts(GPT3_175B, 64, 8, 512, 2048, chosen)) == 1
+    assert len(enumerate_layouts(LayoutSpace(GPT3_175B, 64, 8, 512, 2048, chosen))) == 1
 
 
 def test_asked_maps_are_the_only_ones() -> None:
     asked = Choices(stage_layers=(9, 9, 9, 5), schedules=("1f1b", "zero-bubble-v"))
-    found = enumerate_layouts(LLAMA3_8B, 64, 8, 512, 8192, asked, lambda _: (0.0, 2.0))
+    found = enumerate_layouts(LayoutSpace(LLAMA3_8B, 64, 8, 512, 8192, asked), lambda _: (0.0, 2.0))
     assert {layout.stage_layers for layout in found} == {(9, 9, 9, 5)}
     assert {layout.schedule for layout in found} == {"1f1b", "zero-bubble-v"}
     weighed: list[Layout] = []
     weigh = lambda layout: weighed.append(layout) or (0.0, 2.0)  # noqa: E731
-    assert enumerate_layouts(LLAMA3_8B, 64, 8, 512, 8192, asked, weigh) == found
+    assert enumerate_layouts(LayoutSpace(LLAMA3_8B, 64, 8, 512, 8192, asked), weigh) == found
     assert not weighed, "what the ends weigh moves no layer of an asked map"

@@ -10,7 +10,7 @@ from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.transformers.activations import layer_activations
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.choices import Choices
+from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.collectives import Communication, layer_communications
 from parallelism.transformers.costs import layer_costs, model_flops
 from parallelism.transformers.enumeration import enumerate_layouts
@@ -260,7 +260,7 @@ def test_a_sequence_of_mamba_is_not_shared_out() -> None:
     with pytest.raises(InputError, match=said):
         check_layout(SELECTIVE, Layout(context=2))
     choices = Choices(context=(1, 2), tensor=(1, 2, 4))
-    layouts = enumerate_layouts(SELECTIVE, 16, 8, 16, SELECTIVE.sequence, choices)
+    layouts = enumerate_layouts(LayoutSpace(SELECTIVE, 16, 8, 16, SELECTIVE.sequence, choices))
     assert {layout.context for layout in layouts} == {1}
     assert max(layout.tensor for layout in layouts) == 4
 

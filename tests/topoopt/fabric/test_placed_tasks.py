@@ -17,7 +17,7 @@ from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.choices import Choices
+from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import Implementation
@@ -74,7 +74,7 @@ MODELS = {
 
 @cache
 def layouts_of(name: str) -> list[Layout]:
-    return enumerate_layouts(MODELS[name], 16, 4, 16, MODELS[name].sequence, ALL)
+    return enumerate_layouts(LayoutSpace(MODELS[name], 16, 4, 16, MODELS[name].sequence, ALL))
 
 
 @settings(max_examples=40, deadline=None)
@@ -198,7 +198,7 @@ def test_layouts_are_what_brute_force_finds() -> None:
     )
     found = {
         (x.tensor, x.context, x.data, x.pipeline)
-        for x in enumerate_layouts(SMALL, 16, 4, 16, 2048, choices)
+        for x in enumerate_layouts(LayoutSpace(SMALL, 16, 4, 16, 2048, choices))
     }
     expected = {
         (t, c, d, p)

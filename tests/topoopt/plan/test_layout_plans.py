@@ -13,7 +13,7 @@ import topoopt as to
 from codesign_base import InfeasibleError, InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
-from parallelism.transformers.choices import Choices
+from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.placement import Placement, axis_orders
@@ -94,7 +94,7 @@ def uses_of(layout):
 def test_the_survey_bounds_and_orders_all_that_fits() -> None:
     found = survey(Problem(FAMILY, CLUSTER))
     wirings = wirings_of(FAMILY, CLUSTER)
-    layouts = enumerate_layouts(SMALL, 16, 4, 16, 2048, JOB.choices)
+    layouts = enumerate_layouts(LayoutSpace(SMALL, 16, 4, 16, 2048, JOB.choices))
     assert found.layouts == len(layouts)
     fit = [x for x in layouts if max(u.total for u in uses_of(x)) <= FAMILY.memory_limit]
     assert found.fitting == len(fit)
