@@ -24,6 +24,11 @@ def is_directory(path: str | Path) -> bool:
     return exists(path) and Path(path).is_dir()
 
 
+def names_model_file(text: str) -> bool:
+    """Whether a model is meant as a file: by a suffix or a separator, which names lack."""
+    return Path(text).suffix.lower() in (".yaml", ".yml", ".json") or "/" in text
+
+
 def make_directory(path: str | Path) -> None:
     """Make a directory for results where there is none yet.
 
@@ -48,4 +53,4 @@ def make_directory(path: str | Path) -> None:
         raise InputError(f"directory {str(path)!r} may not be written; give another name")
 
 
-__all__ = ["exists", "is_directory", "is_file", "make_directory"]
+__all__ = ["exists", "is_directory", "is_file", "make_directory", "names_model_file"]

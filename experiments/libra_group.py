@@ -6,7 +6,7 @@ from topoopt.bandwidth.allocate import (
     Allocation,
     allocate_bandwidth,
     default_communicator,
-    layers_of,
+    workload_layer_times,
 )
 from topoopt.bandwidth.files.libra_files import (
     WORKLOADS,
@@ -102,7 +102,7 @@ def _optimise(
 
 def _time(given: LibraInputs) -> Expr:
     groups = given.communicator or default_communicator(given.network, given.workload)
-    layers = layers_of(given.network, given.workload, groups, PartialGroups.USABLE)
+    layers = workload_layer_times(given.network, given.workload, groups, PartialGroups.USABLE)
     return add_up(layers, Loop.NONE)
 
 

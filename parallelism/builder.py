@@ -20,7 +20,7 @@ from parallelism.builder_rows import (
     Edges,
     PortLoad,
     Record,
-    Rows,
+    StrategyRecords,
 )
 from parallelism.device import ComputeModel, OperatorTime, Server
 from parallelism.edge_kernels import sort_rows
@@ -89,7 +89,7 @@ class TaskGraphBuilder:
             for index, op in enumerate(graph.operators)
             for source in sorted(set(op.inputs))
         ]
-        self._last: Rows | None = None
+        self._last: StrategyRecords | None = None
         beside = [graph.inputs_side_by_side(index) for index in range(len(graph.operators))]
         self._edges = Edges(
             np.array([e[0] for e in edges], dtype=np.int64),
@@ -228,7 +228,7 @@ class TaskGraphBuilder:
             *self._edges, self.server.gpus, self.servers,
         )  # fmt: skip
 
-    def _gather(self, strategy: Strategy) -> Rows:
+    def _gather(self, strategy: Strategy) -> StrategyRecords:
         """Return a strategy's records as arrays; only what differs from the last is looked up."""
         configs, last = strategy.configs, self._last
         if last is None or len(last.configs) != len(configs):
@@ -247,7 +247,7 @@ class TaskGraphBuilder:
                 times[:, index] = record.times
         offsets = np.zeros(len(configs) + 1, dtype=np.int64)
         np.cumsum(splits[SAMPLE] * splits[PARAMETER], out=offsets[1:])
-        rows = Rows(
+        rows = StrategyRecords(
             configs, tuple(records), splits, times, offsets,
             np.concatenate([record.config.servers_array for record in records]),
         )  # fmt: skip
@@ -297,7 +297,7 @@ class TaskGraphBuilder:
             int(2 * parts.sum() + updated + reduced.group.size + transfers), transfers, sent
         )
 
-    def _reductions(self, rows: Rows, packet_bytes: float) -> Reductions:
+    def _reductions(self, rows: StrategyRecords, packet_bytes: float) -> Reductions:
         size, delay = rows.times[GRADIENT : GRADIENT + 2]
         numbers = np.concatenate([record.groups for record in rows.records])
         return reductions_of(

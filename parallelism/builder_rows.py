@@ -26,7 +26,7 @@ class Record:
     groups: Ints
 
 
-class Split(NamedTuple):
+class SplitArrays(NamedTuple):
     """How operators are split and placed, as kernels take it."""
 
     sample: Ints
@@ -37,7 +37,7 @@ class Split(NamedTuple):
     servers: Ints
 
 
-class Rows(NamedTuple):
+class StrategyRecords(NamedTuple):
     """The records of a strategy, an operator a column."""
 
     configs: tuple[OperatorConfig, ...]
@@ -48,11 +48,11 @@ class Rows(NamedTuple):
     servers: Ints
 
     @property
-    def split(self) -> Split:
+    def split(self) -> SplitArrays:
         """How operators are split and placed."""
         reads, writes = (self.splits[row].astype(np.bool_) for row in (SLICES_INPUT, SLICES_OUTPUT))
         sample, parameter = self.splits[SAMPLE], self.splits[PARAMETER]
-        return Split(sample, parameter, reads, writes, self.offsets, self.servers)
+        return SplitArrays(sample, parameter, reads, writes, self.offsets, self.servers)
 
 
 class Edges(NamedTuple):

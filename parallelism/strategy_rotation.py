@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from codesign_base.arrays import Ints
 from parallelism.alike import hash_words, numbered, words_of
-from parallelism.builder_rows import Edges, Rows, Split
+from parallelism.builder_rows import Edges, SplitArrays, StrategyRecords
 from parallelism.memory_kernels import PARAMETER, SAMPLE
 from parallelism.reductions import Gradients
 from parallelism.rotation import Rotated
@@ -38,7 +38,7 @@ class _Images(NamedTuple):
 
 
 def rotated_strategy(
-    rows: Rows,
+    rows: StrategyRecords,
     edges: Edges,
     sinks: npt.NDArray[np.bool_],
     gradients: Gradients,
@@ -88,7 +88,7 @@ def rotated_strategy(
     return None
 
 
-def _kinds(rows: Rows, sinks: npt.NDArray[np.bool_]) -> Ints:
+def _kinds(rows: StrategyRecords, sinks: npt.NDArray[np.bool_]) -> Ints:
     """Return numbers of operators, the same for those that are split alike and take as long."""
     word = hash_words(sinks.astype(np.uint64))
     for split in rows.splits:
@@ -98,7 +98,7 @@ def _kinds(rows: Rows, sinks: npt.NDArray[np.bool_]) -> Ints:
     return numbered(word)[0]
 
 
-def _images(rows: Rows, kinds: Ints, servers: int, step: int) -> _Images | None:
+def _images(rows: StrategyRecords, kinds: Ints, servers: int, step: int) -> _Images | None:
     """Return where a rotation maps the parts of operators, if all servers have as many of a kind.
 
     Of operators of one kind on the same servers, the first is mapped on the first.
@@ -147,7 +147,7 @@ def _images(rows: Rows, kinds: Ints, servers: int, step: int) -> _Images | None:
     return _Images(image, samples, slices, part)
 
 
-def _keeps_edges(split: Split, edges: Edges, images: _Images) -> bool:
+def _keeps_edges(split: SplitArrays, edges: Edges, images: _Images) -> bool:
     """Whether images of parts exchange what the parts do."""
     count = split.sample.size
     keys = edges.source * count + edges.target
@@ -184,7 +184,7 @@ def _keeps_edges(split: Split, edges: Edges, images: _Images) -> bool:
     )
 
 
-def _shares_alike(split: Split, edges: Edges, images: _Images, edge: int, other: int) -> bool:
+def _shares_alike(split: SplitArrays, edges: Edges, images: _Images, edge: int, other: int) -> bool:
     """Whether the slices of a concatenation that parts read of an input are those of images."""
     a, b = int(edges.source[edge]), int(edges.target[edge])
     cuts = int(split.parameter[a]) if split.slices_output[a] else 1
@@ -213,7 +213,9 @@ def _shared(cuts: int, slices: int, features: int, first: int, width: int) -> In
     return np.maximum(shared, 0)
 
 
-def _image_of_reductions(rows: Rows, gradients: Gradients, images: _Images) -> Ints | None:
+def _image_of_reductions(
+    rows: StrategyRecords, gradients: Gradients, images: _Images
+) -> Ints | None:
     """Return where AllReduces are mapped, or None where buckets hold others' gradients."""
     base, place = gradients.base, gradients.place
     counts = np.diff(base)

@@ -112,6 +112,19 @@ def test_layers():
             assert module.split(".")[0] not in forbidden[package], f"{path} imports {module}"
 
 
+# Operations of models and their readers from PyTorch, two queues of events, and entry points.
+SAME_MEANING = {"attention", "concat", "embedding", "pool", "softmax", "main", "pop", "push"}
+
+
+def test_a_public_name_means_one_thing():
+    found = {}
+    for path in modules():
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(name_of(path))
+    assert {name for name, where in found.items() if len(where) > 1} == SAME_MEANING
+
+
 def is_kernel_module(name):
     return name.endswith("kernels")
 

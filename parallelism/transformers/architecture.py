@@ -9,7 +9,7 @@ from codesign_base.counted import counted
 from codesign_base.hashed_once import hashed_once
 from parallelism.transformers.attention import Attention, Indexer, SlidingWindow
 from parallelism.transformers.experts import Experts
-from parallelism.transformers.limits import check_counts, check_layer_numbers
+from parallelism.transformers.limits import check_count_fields, check_layer_numbers
 from parallelism.transformers.linear_attention import LinearAttention
 
 Norm = Literal["layernorm", "rmsnorm"]
@@ -119,7 +119,7 @@ class Transformer:
 
     def __post_init__(self) -> None:
         check_kind("transformer: name", self.name, str, "a text")
-        check_counts(
+        check_count_fields(
             f"transformer {self.name!r}", self,
             {"layers": 1, "hidden": 1, "feed_forward": 1, "vocabulary": 0, "sequence": 1,
              "positions": 0, "patch": 0, "classes": 0, "dense_bytes": 1, "mtp_layers": 0},

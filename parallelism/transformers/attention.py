@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from codesign_base import InputError
 from codesign_base.arguments import check_flags, check_kind
 from codesign_base.counted import counted
-from parallelism.transformers.limits import check_counts, check_layer_numbers
+from parallelism.transformers.limits import check_count_fields, check_layer_numbers
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Indexer:
     shared: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        check_counts("indexer", self, {"heads": 1, "width": 1, "keys": 1})
+        check_count_fields("indexer", self, {"heads": 1, "width": 1, "keys": 1})
         check_layer_numbers("indexer: shared", self.shared)
         if self.shared[:1] == (0,):
             raise InputError(
@@ -75,7 +75,7 @@ class LatentAttention:
     indexer: Indexer | None = None
 
     def __post_init__(self) -> None:
-        check_counts(
+        check_count_fields(
             "latent attention", self,
             {"kv_rank": 1, "query_rank": 0, "rope_width": 0, "value_width": 1},
         )  # fmt: skip
@@ -131,7 +131,7 @@ class Attention:
     output_gate: bool = False
 
     def __post_init__(self) -> None:
-        check_counts("attention", self, {"heads": 1, "kv_heads": 1, "head_width": 1})
+        check_count_fields("attention", self, {"heads": 1, "kv_heads": 1, "head_width": 1})
         check_flags("attention", self)
         check_kind(
             "attention: latent", self.latent, LatentAttention | None, "None, or a LatentAttention"
@@ -201,7 +201,7 @@ class SlidingWindow:
     chunked: bool = False
 
     def __post_init__(self) -> None:
-        check_counts("sliding window", self, {"width": 1})
+        check_count_fields("sliding window", self, {"width": 1})
         check_flags("sliding window", self)
         check_layer_numbers("sliding window: full_layers", self.full_layers)
 

@@ -10,7 +10,7 @@ from parallelism.transformers.config_fields import ConfigFields
 from parallelism.transformers.config_parts import (
     biased,
     body_of,
-    grouped,
+    grouped_queries,
     heads_of,
     layers_of,
     modules_of,
@@ -164,7 +164,7 @@ def _llama4(config: ConfigFields) -> dict[str, Any]:
         shared=1, shared_width=width, every=every,
     )  # fmt: skip
     return body | {
-        "attention": grouped(config, body["hidden"], head_dim=128, **biased(config)),
+        "attention": grouped_queries(config, body["hidden"], head_dim=128, **biased(config)),
         "feed_forward": config.count("intermediate_size_mlp"),
         "gated": True,
         "tied": config.flag("tie_word_embeddings", False),

@@ -17,7 +17,7 @@ from parallelism.transformers.config_fields import ConfigFields
 from parallelism.transformers.config_latent import latent_layers
 from parallelism.transformers.config_parts import (
     biased,
-    grouped,
+    grouped_queries,
     layers_of,
     llama,
     modules_of,
@@ -305,7 +305,7 @@ def _nemotron_h(config: ConfigFields) -> dict[str, Any]:
     return {
         "layers": layers,
         "hidden": hidden,
-        "attention": grouped(config, hidden, head_dim=128, kv_default=True),
+        "attention": grouped_queries(config, hidden, head_dim=128, kv_default=True),
         # Without dense blocks the width of one is of no consequence.
         "feed_forward": experts.width if experts else config.count("intermediate_size"),
         "vocabulary": config.count("vocab_size"),

@@ -55,7 +55,7 @@ def heads_of(config: ConfigFields, hidden: int, width: int | None = None) -> tup
     return heads, hidden // heads if width is None else width
 
 
-def grouped(
+def grouped_queries(
     config: ConfigFields,
     hidden: int,
     *,
@@ -81,7 +81,7 @@ def llama(
     bias = config.flag("attention_bias", biased)
     given = {"kv_default": True, "query_bias": bias, "output_bias": bias} | attention
     return body | {
-        "attention": grouped(config, body["hidden"], **given),
+        "attention": grouped_queries(config, body["hidden"], **given),
         "gated": True,
         "bias": config.flag("mlp_bias", False),
         "tied": config.flag("tie_word_embeddings", tied),
@@ -95,7 +95,7 @@ def plain(config: ConfigFields, *, tied: bool = False, **attention: Any) -> dict
     """
     body = body_of(config)
     return body | {
-        "attention": grouped(config, body["hidden"], **attention),
+        "attention": grouped_queries(config, body["hidden"], **attention),
         "gated": True,
         "tied": config.flag("tie_word_embeddings", tied),
     }

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from codesign_base import InputError
 from codesign_base.arguments import check_flags
 from codesign_base.counted import counted
-from parallelism.transformers.limits import check_counts
+from parallelism.transformers.limits import check_count_fields
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Experts:
     latent_width: int = 0
 
     def __post_init__(self) -> None:
-        check_counts(
+        check_count_fields(
             "experts", self,
             {"count": 1, "per_token": 1, "width": 1, "shared": 0, "shared_width": 0,
              "first_dense": 0, "every": 1, "groups": 1, "groups_per_token": 1, "latent_width": 0},

@@ -13,7 +13,7 @@ MOST_GROUPS = 1024
 _COUNTS_OF_LAYERS = ("layers", "first_dense", "every", "mtp_layers")
 
 
-def check_counts(what: str, record: object, least: dict[str, int]) -> None:
+def check_count_fields(what: str, record: object, least: dict[str, int]) -> None:
     """Raise an error for fields of a record that are no whole numbers within limits.
 
     Parameters

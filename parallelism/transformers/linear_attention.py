@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from codesign_base import InputError
 from codesign_base.arguments import check_flags, told
 from codesign_base.counted import counted
-from parallelism.transformers.limits import check_counts, check_layer_numbers
+from parallelism.transformers.limits import check_count_fields, check_layer_numbers
 
 Recurrence = Literal[
     "gated-deltanet", "kda", "mamba-2", "lightning", "mamba-1", "short-convolution"
@@ -142,7 +142,7 @@ class LinearAttention:
                 f"linear attention: kind is {told(self.kind)}; choose one of "
                 f"{', '.join(get_args(Recurrence))}"
             )
-        check_counts(
+        check_count_fields(
             "linear attention", self,
             {"key_heads": 1, "heads": 1, "key_width": 1, "value_width": 1, "convolution": 1,
              "chunk": 1, "step_rank": 0},

@@ -5,7 +5,7 @@ from typing import Any
 
 from codesign_base import InputError
 from codesign_base.arguments import check_kind
-from codesign_base.paths import is_directory, is_file
+from codesign_base.paths import is_directory, is_file, names_model_file
 from parallelism.reading import parse_json, read_text
 from parallelism.suggestions import suggestion
 from parallelism.transformers.architecture import Transformer
@@ -14,17 +14,12 @@ from parallelism.transformers.overrides import override
 from parallelism.transformers.presets import TRANSFORMERS, get_transformer
 
 
-def looks_like_path(text: str) -> bool:
-    """Whether a model argument is a path: it has a suffix of a model file or a separator."""
-    return Path(text).suffix.lower() in (".yaml", ".yml", ".json") or "/" in text
-
-
 def is_transformer(name_or_path: str) -> bool:
     """Whether `load_transformer` would take this, rather than it being another kind of model.
 
     A path that does not exist or cannot be read is no transformer.
     """
-    if not looks_like_path(name_or_path):
+    if not names_model_file(name_or_path):
         return name_or_path in TRANSFORMERS
     path = Path(name_or_path)
     if is_directory(path):
@@ -64,7 +59,7 @@ def load_transformer(name_or_path: str | Path, **overrides: Any) -> Transformer:
         "the name of a transformer, such as 'llama3-8b', or the path of a config.json",
     )  # fmt: skip
     name_or_path = str(name_or_path)
-    if looks_like_path(name_or_path):
+    if names_model_file(name_or_path):
         known = {key: overrides.pop(key) for key in ("sequence",) if key in overrides}
         return override(read_config(name_or_path, **known), **overrides)
     if name_or_path not in TRANSFORMERS:

@@ -17,7 +17,7 @@ def even_layers(layers: int, parts: int) -> tuple[int, ...]:
     return tuple(least + (begin <= index < begin + left) for index in range(parts))
 
 
-def busiest(layers: Sequence[int], stages: Sequence[int], ends: Ends) -> float:
+def busiest_stage(layers: Sequence[int], stages: Sequence[int], ends: Ends) -> float:
     """Return what the busiest stage has to do, in layers.
 
     Parameters
@@ -111,7 +111,8 @@ def usual_maps(
         balanced = None
     better = even is None or (
         balanced is not None
-        and busiest(balanced, stages, ends) < (1.0 - _LEAST_GAIN) * busiest(even, stages, ends)
+        and busiest_stage(balanced, stages, ends)
+        < (1.0 - _LEAST_GAIN) * busiest_stage(even, stages, ends)
     )
     if even is not None and not (folded and better):
         yield ()
@@ -119,4 +120,4 @@ def usual_maps(
         yield balanced
 
 
-__all__ = ["Ends", "balanced_layers", "busiest", "even_layers", "usual_maps"]
+__all__ = ["Ends", "balanced_layers", "busiest_stage", "even_layers", "usual_maps"]

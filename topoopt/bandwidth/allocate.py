@@ -170,7 +170,7 @@ def allocate_bandwidth(
     jobs = list(workloads) if isinstance(workloads, Sequence) else [workloads]
     groups = _communicators(network, jobs, communicators)
     layers = [
-        layers_of(network, job, group, question.partial)
+        workload_layer_times(network, job, group, question.partial)
         for job, group in zip(jobs, groups, strict=True)
     ]
     times = [add_up(each_layers, question.loop) for each_layers in layers]
@@ -246,7 +246,7 @@ def _notes(
     return tuple(dict.fromkeys(notes))
 
 
-def layers_of(
+def workload_layer_times(
     network: MultiDimNetwork,
     job: AnyWorkload,
     communicator: Communicator | None,

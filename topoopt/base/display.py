@@ -42,7 +42,7 @@ def register(form: Form, kind: type[_T], show: Callable[[_T], str]) -> None:
     _SHOWN_BY[form, kind] = show
 
 
-def shown(form: Form, what: object) -> str:
+def displayed(form: Form, what: object) -> str:
     """Return an object as it is to be shown.
 
     Parameters

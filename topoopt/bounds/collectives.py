@@ -126,7 +126,7 @@ def least_collective_seconds(
     return np.where(members > 1.0, found, 0.0)
 
 
-def member_bytes(tasks: TaskGraph, sends: Ints) -> tuple[Floats, Floats]:
+def least_member_bytes(tasks: TaskGraph, sends: Ints) -> tuple[Floats, Floats]:
     """Return what each member of collectives sends, and what it receives, at least.
 
     Parameters
@@ -184,7 +184,7 @@ __all__ = [
     "farthest",
     "group_sizes",
     "least_collective_seconds",
+    "least_member_bytes",
     "least_seconds",
     "link_bytes_each",
-    "member_bytes",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread, starts
 from parallelism.taskgraph import TRANSFER, TaskGraph
-from topoopt.bounds.collectives import group_sizes, member_bytes
+from topoopt.bounds.collectives import group_sizes, least_member_bytes
 
 
 class PortUses(NamedTuple):
@@ -82,7 +82,7 @@ def port_uses(tasks: TaskGraph) -> tuple[PortUses, PortUses]:
     sent, received : PortUses
     """
     sends = np.flatnonzero((tasks.kind == TRANSFER) | tasks.collective)
-    sent, received = member_bytes(tasks, sends)
+    sent, received = least_member_bytes(tasks, sends)
     return (
         _uses(tasks, sends, sent, _elements(tasks, sends, into=False)),
         _uses(tasks, sends, received, _elements(tasks, sends, into=True)),

@@ -223,7 +223,7 @@ def slice_shares(
     return tuple(found)
 
 
-def shared_costs(
+def least_moved(
     size: float,
     made: tuple[Degrees, ...],
     read: tuple[Degrees, ...],

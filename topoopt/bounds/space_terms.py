@@ -12,9 +12,9 @@ from topoopt.bounds.relaxation import (
     Own,
     Shared,
     Wirings,
+    least_moved,
     operator_degrees,
     own_costs,
-    shared_costs,
     slice_shares,
 )
 from topoopt.bounds.tradeoff import SplitCosts, Terms
@@ -78,7 +78,7 @@ def all_choices(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[SplitCosts
         if key not in tables:
             few = len(made) * len(read) <= MOST_PAIRS
             work = own[alike[index]][Own.FORWARD_WORK]
-            tables[key] = shared_costs(size, made, read, wirings, work, shares) if few else None
+            tables[key] = least_moved(size, made, read, wirings, work, shares) if few else None
         shared.append(tables[key])
     choices = SplitCosts(
         tuple(own[r] for r in alike), tuple(reader), tuple(shared),

@@ -11,7 +11,7 @@ import typer
 
 from codesign_base import InputError
 from codesign_base.jit import compiled_cache_is_warm
-from codesign_base.paths import exists, is_directory, is_file
+from codesign_base.paths import exists, is_directory, is_file, names_model_file
 from topoopt.base.atomic import check_writable
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
@@ -103,18 +103,13 @@ def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> N
             raise InputError(f"{words[0]} is {said}, but {reason}")
 
 
-def is_model_file(model: str) -> bool:
-    """Say whether a model is meant as a file: by a suffix or a separator, which presets lack."""
-    return Path(model).suffix.lower() in (".yaml", ".yml", ".json") or "/" in model
-
-
 def read_model(model: str) -> "ModelGraph":
     """Return a preset, or what a model file or a config.json describes."""
     from parallelism.model_file import load_model
     from parallelism.models import get_model
 
     check_model_name(model)
-    return load_model(Path(model)) if is_model_file(model) else get_model(model)
+    return load_model(Path(model)) if names_model_file(model) else get_model(model)
 
 
 def check_model_name(model: str) -> None:
@@ -124,15 +119,13 @@ def check_model_name(model: str) -> None:
     ------
     InputError
     """
-    from codesign_base.paths import exists, is_directory
-
     if not model:
         raise InputError("model is empty; give a name that topoopt models lists, or a file")
     path = Path(model)
     if is_directory(path):
         if not exists(path / "config.json"):
             raise InputError(f"model {model!r} is a folder without config.json; name a file in it")
-        if not is_model_file(model):
+        if not names_model_file(model):
             raise InputError(f"model {model!r} is a folder; give {path / 'config.json'}")
     named = path.suffix.lower() in (".yaml", ".yml", ".json")
     if model.count("/") == 1 and not named and not exists(path):

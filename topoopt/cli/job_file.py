@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import typer
 
 from codesign_base import InputError
-from codesign_base.paths import is_file
+from codesign_base.paths import is_file, names_model_file
 from topoopt.cli import common
 from topoopt.cli.given import LISTS
 from topoopt.cli.shared import CLUSTER, JOB, SEARCH, SPENDING
@@ -67,9 +67,7 @@ def read_job_file(context: typer.Context, model: str) -> str:
             values[name] = str(path.parent / values[name])
     context.default_map = {names[key]: value for key, value in values.items() if key != "model"}
     inside = path.parent / values["model"]
-    return (
-        str(inside) if common.is_model_file(values["model"]) or is_file(inside) else values["model"]
-    )
+    return str(inside) if names_model_file(values["model"]) or is_file(inside) else values["model"]
 
 
 def _asks(data: Mapping[str, Any], names: Mapping[str, str]) -> bool:
@@ -102,7 +100,7 @@ def job_file_text(context: typer.Context, model: str, path: Path) -> str:
     def beside(name: str | Path) -> str:
         return os.path.relpath(name, path.parent)
 
-    values: dict[str, Any] = {"model": beside(model) if common.is_model_file(model) else model}
+    values: dict[str, Any] = {"model": beside(model) if names_model_file(model) else model}
     for key, name in _names(context).items():
         if common.was_given(context, name):
             value = context.params[name]

@@ -11,7 +11,7 @@ from codesign_base.arguments import check_kind, check_path, several
 from codesign_base.counted import counted
 from parallelism.reading import parse_json, schema_fault
 from parallelism.record_fields import Amount, Count, Whole
-from topoopt.base.display import shown
+from topoopt.base.display import displayed
 from topoopt.base.frames import frame, new_axes
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.text import dollars, table_lines
@@ -189,7 +189,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return shown("html", self)
+        return displayed("html", self)
 
 
 def parse_comparison(text: str, name: str = "comparison") -> Comparison:

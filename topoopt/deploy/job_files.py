@@ -11,7 +11,7 @@ from parallelism.transformers.records import LayoutRecord
 from parallelism.transformers.schedules import schedule_of
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import ports_of
-from topoopt.deploy.launch import as_megatron_runs, megatron, question_of
+from topoopt.deploy.launch import as_megatron_runs, megatron, planned_layout
 from topoopt.deploy.msccl_files import (
     msccl_files,
     next_hosts,
@@ -33,11 +33,11 @@ MASTER_PORT = 29500
 # NUM_MAX_NVL_PEERS in csrc/kernels/configs.cuh.
 _DEEPEP_GPUS = 8
 
-Files = tuple[dict[str, str], list[str]]
+FilesAndNotes = tuple[dict[str, str], list[str]]
 """Name to text, and notes on what they leave out."""
 
 
-def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
+def job_files(made: Deployment) -> FilesAndNotes:
     """Return the files of the job, and what they leave out.
 
     Parameters
@@ -61,7 +61,7 @@ def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
         found, said = output(made, ranks)
         files |= found
         notes += said
-    if question_of(plan) is not None:
+    if planned_layout(plan) is not None:
         files["torchrun.sh"] = _torchrun(made, ranks)
     else:
         notes.append(
@@ -71,19 +71,19 @@ def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
     return files, notes
 
 
-def _nccl_files(made: Deployment, ranks: list[Rank]) -> Files:
+def _nccl_files(made: Deployment, ranks: list[Rank]) -> FilesAndNotes:
     files = {f"nccl/{made.name(server)}.conf": _nccl(made, server) for server in made.servers}
     return files | {"nccl/tuner.csv": nccl_tuner(made, ranks)}, _nccl_notes(made, ranks)
 
 
-def _msccl_files(made: Deployment, ranks: list[Rank]) -> Files:
+def _msccl_files(made: Deployment, ranks: list[Rank]) -> FilesAndNotes:
     notes: list[str] = []
     files = msccl_files(made, ranks, notes)
     return files, notes
 
 
-def _megatron_file(made: Deployment, _: list[Rank]) -> Files:
-    if (asked := question_of(made.plan)) is None:
+def _megatron_file(made: Deployment, _: list[Rank]) -> FilesAndNotes:
+    if (asked := planned_layout(made.plan)) is None:
         return {}, []
     lines, notes = megatron(made.plan, *asked)
     if any("--moe-enable-deepep" in line for line in lines):
@@ -105,15 +105,15 @@ def _deepep_notes(plan: Plan) -> list[str]:
     ]
 
 
-def _torchtitan_file(made: Deployment, _: list[Rank]) -> Files:
-    if (asked := question_of(made.plan)) is None:
+def _torchtitan_file(made: Deployment, _: list[Rank]) -> FilesAndNotes:
+    if (asked := planned_layout(made.plan)) is None:
         return {}, []
     lines, notes = torchtitan(made.plan, *asked)
     return _file("torchtitan.toml", lines), notes
 
 
-def _pipeline_file(made: Deployment, _: list[Rank]) -> Files:
-    asked = question_of(made.plan)
+def _pipeline_file(made: Deployment, _: list[Rank]) -> FilesAndNotes:
+    asked = planned_layout(made.plan)
     if asked is None or asked[1].pipeline == 1:
         return {}, []
     return {PIPELINE_FILE: pipeline_csv(schedule_of(asked[1], made.plan.global_batch))}, []
@@ -123,7 +123,7 @@ def _file(name: str, lines: list[str]) -> dict[str, str]:
     return {name: "".join(f"{line}\n" for line in lines)} if lines else {}
 
 
-OUTPUTS: Mapping[str, Callable[[Deployment, list[Rank]], Files]] = MappingProxyType(
+OUTPUTS: Mapping[str, Callable[[Deployment, list[Rank]], FilesAndNotes]] = MappingProxyType(
     {
         "nccl": _nccl_files,
         "msccl": _msccl_files,

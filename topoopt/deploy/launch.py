@@ -31,7 +31,7 @@ Said = tuple[list[str], list[str]]
 """Lines of a file, and notes."""
 
 
-def question_of(plan: Plan) -> tuple[LayoutQuestion, Layout] | None:
+def planned_layout(plan: Plan) -> tuple[LayoutQuestion, Layout] | None:
     """Return the job and the layout of a plan by layouts, None of one by operators."""
     record = plan.parallelization
     if isinstance(record, LayoutRecord) and isinstance(plan.job, LayoutQuestion):
@@ -85,7 +85,7 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
         lines.append("--sequence-parallel")
     if model.experts is not None:
         lines.append(f"--expert-model-parallel-size {layout.expert}")
-        lines.append(f"--expert-tensor-parallel-size {expert_tensor(layout)}")
+        lines.append(f"--expert-tensor-parallel-size {layout.expert_split}")
     runs = as_megatron_runs(layout)
     if runs != layout:
         notes.append(
@@ -227,8 +227,3 @@ def _megatron_modules(job: LayoutQuestion, layout: Layout, notes: list[str]) -> 
             "computed again"
         )
     return [f"--recompute-granularity selective --recompute-modules {' '.join(names)}"]
-
-
-def expert_tensor(layout: Layout) -> int:
-    """Return the tensor ranks that split each expert."""
-    return layout.tensor if layout.expert_tensor is None else layout.expert_tensor

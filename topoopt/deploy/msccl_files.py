@@ -11,7 +11,7 @@ from parallelism.transformers.stages import mixing_stages
 from routing.network import NodePath
 from routing.pair_paths import pair_paths
 from topoopt.deploy.deployment import Deployment
-from topoopt.deploy.launch import question_of
+from topoopt.deploy.launch import planned_layout
 from topoopt.formats.msccl import ring_allgather, ring_allreduce, ring_reduce_scatter
 from topoopt.formats.msccl_alltoall import routed_alltoall
 from topoopt.formats.msccl_blocks import MOST_STEPS
@@ -38,7 +38,7 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
     notes : list of str
         What is left out is added.
     """
-    asked = question_of(made.plan)
+    asked = planned_layout(made.plan)
     collectives = {"allreduce": ring_allreduce}
     if asked is not None and asked[1].zero > 0:
         collectives = {"reduce-scatter": ring_reduce_scatter, "allgather": ring_allgather}
@@ -140,7 +140,7 @@ def reducing_groups(plan: Plan, ranks: list[Rank]) -> dict[str, list[Rank]]:
     plan : Plan
     ranks : list of Rank
     """
-    asked = question_of(plan)
+    asked = planned_layout(plan)
     if asked is None:
         return {
             f"group{number}": [rank for rank in ranks if rank.server in servers]

@@ -14,7 +14,7 @@ from parallelism.transformers.layout import LOOPED, Layout
 from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.records import LayoutQuestion
 from parallelism.transformers.stages import parts_of
-from topoopt.deploy.launch import Said, expert_tensor
+from topoopt.deploy.launch import Said
 from topoopt.plan.plan import Plan
 
 PIPELINE_FILE = "pipeline.csv"
@@ -109,7 +109,7 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     ]
     if job.model.experts is not None:
         lines.append(f"expert_parallel_degree = {layout.expert}")
-        lines.append(f"expert_tensor_parallel_degree = {expert_tensor(layout)}")
+        lines.append(f"expert_tensor_parallel_degree = {layout.expert_split}")
     if pipelined:
         schedule = TORCH_SCHEDULES.get(layout.schedule)
         if schedule is None:
@@ -187,9 +187,9 @@ def _refused(name: str, job: LayoutQuestion, layout: Layout) -> list[str]:
         notes.append(
             f"torchtitan v0.2 has no context ranks for {name}; --context 1 plans for what it has"
         )
-    if layout.expert > 1 and expert_tensor(layout) not in (1, layout.tensor):
+    if layout.expert > 1 and layout.expert_split not in (1, layout.tensor):
         notes.append(
-            f"torchtitan refuses experts over {expert_tensor(layout)} of {layout.tensor} tensor "
+            f"torchtitan refuses experts over {layout.expert_split} of {layout.tensor} tensor "
             "ranks; --expert-tensor 1 plans for what it has"
         )
     parts = layout.tensor * 2 * layout.context
@@ -218,7 +218,7 @@ def _least_shard(layout: Layout) -> int:
     With context and tensor ranks they hold all experts; and replicas alone, whose states nobody
     shards, it has without tensor and pipeline ranks only.
     """
-    experts = layout.expert * expert_tensor(layout) if layout.expert > 1 else 1
+    experts = layout.expert * layout.expert_split if layout.expert > 1 else 1
     lone = layout.tensor * layout.pipeline == 1
     return next(
         shard

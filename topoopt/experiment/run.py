@@ -11,7 +11,7 @@ from typing import Any
 from codesign_base import InputError
 from codesign_base.counted import counted
 from topoopt.base.atomic import write_text_atomically
-from topoopt.base.display import shown
+from topoopt.base.display import displayed
 from topoopt.base.engine import DIED, LOCAL, Call, WorkerDied, check_engine, iterate_jobs
 from topoopt.experiment.cases import Outcome, ScriptCase, compute_case
 from topoopt.experiment.declaration import RESERVED_COLUMNS, Experiment, case_text
@@ -63,7 +63,7 @@ class ExperimentRun:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return shown("html", self)
+        return displayed("html", self)
 
 
 def run_experiment(

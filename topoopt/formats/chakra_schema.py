@@ -43,7 +43,7 @@ class CollectiveCommType(IntEnum):
     BARRIER = 9
 
 
-class Messages(NamedTuple):
+class MessageClasses(NamedTuple):
     """Classes of messages."""
 
     metadata: Any
@@ -64,7 +64,7 @@ _PACKAGE = "ChakraProtoMsg"
 
 
 @cache
-def messages() -> Messages:
+def messages() -> MessageClasses:
     """Return the classes, in a pool of their own.
 
     An enumeration is on the wire what ``int32`` is, and is read as that.
@@ -87,7 +87,7 @@ def messages() -> Messages:
     _add(file, "Node", _NODE)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return Messages(*(
+    return MessageClasses(*(
         message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))
         for name in ("GlobalMetadata", "Node")
     ))  # fmt: skip

@@ -24,7 +24,7 @@ ChunkPlace = tuple[str, int]
 At = tuple[int, int]
 """A thread block and a step of it."""
 
-Ends = tuple[int, int]
+Peers = tuple[int, int]
 """The ranks that a thread block sends to and hears from; -1 if none."""
 
 
@@ -44,10 +44,10 @@ class Step:
 class Gpu:
     """Thread blocks of a GPU by their ends, in the order in which they are first used."""
 
-    blocks: dict[Ends, list[Step]] = field(default_factory=dict)
+    blocks: dict[Peers, list[Step]] = field(default_factory=dict)
     scratch: int = 0
 
-    def add(self, ends: Ends, step: Step, after: Sequence[At] = ()) -> At:
+    def add(self, ends: Peers, step: Step, after: Sequence[At] = ()) -> At:
         """Append a step that waits for others to a block; return where it is."""
         steps = self.blocks.setdefault(ends, [])
         block = list(self.blocks).index(ends)
@@ -111,7 +111,7 @@ def algorithm(
     return "\n".join([*lines, "</algo>", ""])
 
 
-def _channel(rank: int, ends: Ends, channels: int) -> int:
+def _channel(rank: int, ends: Peers, channels: int) -> int:
     """Return the channel of a block: both ends of a connection find the same."""
     return (rank + max(ends)) % channels if max(ends) >= 0 else 0
 

@@ -14,7 +14,7 @@ from codesign_base.arguments import check_kind, check_path
 from parallelism.reading import parse_json, read_text, schema_fault
 from parallelism.record_fields import STRICT, Amount, Count, Seconds, Whole
 from topoopt.base.atomic import write_text_atomically
-from topoopt.base.display import shown
+from topoopt.base.display import displayed
 from topoopt.base.frames import frame
 from topoopt.plan.records import (
     Baseline,
@@ -200,15 +200,15 @@ class Plan(Timed):
             If ``details`` is neither True nor False.
         """
         check_kind("details", details, bool, "True or False")
-        return shown("details" if details else "text", self)
+        return displayed("details" if details else "text", self)
 
     def __str__(self) -> str:
         """Return the answer in six lines."""
-        return shown("answer", self)
+        return displayed("answer", self)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return shown("html", self)
+        return displayed("html", self)
 
 
 def load_plan(path: str | Path) -> Plan:

@@ -24,7 +24,7 @@ from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stage_maps import (
     balanced_layers,
-    busiest,
+    busiest_stage,
     even_layers,
     usual_maps,
 )
@@ -55,7 +55,7 @@ def test_no_map_has_a_lesser_busiest_stage(kind, stages, layers, first, last) ->
         assert found is None
         return
     assert found in maps
-    assert busiest(found, of, ends) == min(busiest(one, of, ends) for one in maps)
+    assert busiest_stage(found, of, ends) == min(busiest_stage(one, of, ends) for one in maps)
 
 
 def one_by_one(layers, stages, ends):
@@ -90,7 +90,7 @@ def test_many_layers_are_balanced_over_many_parts() -> None:
     of, ends = tuple(range(512)) * 4, (0.25, 1.25)
     found = balanced_layers(10_000, of, ends)
     assert sum(found) == 10_000
-    assert busiest(found, of, ends) == 20.0
+    assert busiest_stage(found, of, ends) == 20.0
 
 
 @given(st.integers(1, 40), st.integers(1, 40))

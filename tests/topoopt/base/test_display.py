@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from topoopt.base.display import register, shown
+from topoopt.base.display import displayed, register
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -22,15 +22,15 @@ class Special(Shown):
 
 def test_an_object_is_shown_by_the_page_of_its_nearest_class():
     register("html", Shown, lambda what: f"<p>{what.name}</p>")
-    assert shown("html", Special("a")) == "<p>a</p>"
+    assert displayed("html", Special("a")) == "<p>a</p>"
     register("html", Special, lambda what: f"<b>{what.name}</b>")
-    assert shown("html", Special("a")) == "<b>a</b>"
-    assert shown("html", Shown("a")) == "<p>a</p>"
+    assert displayed("html", Special("a")) == "<b>a</b>"
+    assert displayed("html", Shown("a")) == "<p>a</p>"
 
 
 def test_an_object_without_a_page_is_named():
     with pytest.raises(LookupError, match="nothing shows a int as html"):
-        shown("html", 3)
+        displayed("html", 3)
 
 
 def test_pages_are_loaded_when_an_object_is_first_shown():

@@ -16,7 +16,7 @@ from small_cases import BATCH, FakeCompute, FakeServer, jobs
 from parallelism.builder import TaskGraphBuilder
 from parallelism.taskgraph import TaskGraph
 from topoopt.bounds.bounds import Wirings, space_bound, strategy_bound
-from topoopt.bounds.collectives import farthest, link_bytes_each, member_bytes
+from topoopt.bounds.collectives import farthest, least_member_bytes, link_bytes_each
 from topoopt.bounds.port_uses import port_uses
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.fabric.fabric import Fabric
@@ -174,7 +174,7 @@ def test_the_farthest_is_no_nearer_than_said(degree):
 def test_ports_of_servers_and_groups_by_plain_loops(seed):
     rng = np.random.default_rng(seed)
     tasks = random_tasks(rng)
-    sent, received = member_bytes(tasks, np.arange(tasks.tasks))
+    sent, received = least_member_bytes(tasks, np.arange(tasks.tasks))
     rate = rng.integers(1, 5, tasks.servers).astype(float)
     for into, use in enumerate(port_uses(tasks)):
         found = {}
@@ -204,7 +204,7 @@ def test_ports_of_servers_and_groups_by_plain_loops(seed):
 def test_members_send_and_receive_what_they_must():
     rows = [(kind, group, -1, 12.0, 0.0) for kind in (A, R, G) for group in (0, 1)]
     tasks = TaskGraph.from_lists(3, rows, [], ((0, 1, 2), (2,)))
-    sent, received = member_bytes(tasks, np.arange(6))
+    sent, received = least_member_bytes(tasks, np.arange(6))
     assert sent.tolist() == [12, 0, 8, 0, 4, 0]
     assert received.tolist() == [12, 0, 4, 0, 8, 0]
 

@@ -304,7 +304,7 @@ def test_torchtitan_has_none_of_them(model):
 def test_a_deployment_has_launch_files_of_programs_with_the_model_alone(model, monkeypatch):
     made = deployment(some_plan())
     asked = replace(made.plan.job, model=model), Layout(data=8)
-    monkeypatch.setattr(job_files_of, "question_of", lambda _: asked)
+    monkeypatch.setattr(job_files_of, "planned_layout", lambda _: asked)
     monkeypatch.setattr(job_files_of, "_slower_notes", lambda *_: [])
     files, notes = job_files_of.job_files(made)
     kda = model.linear.kind == "kda"

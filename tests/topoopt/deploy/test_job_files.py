@@ -26,7 +26,7 @@ from parallelism.transformers.placement import AXES, Placement
 from parallelism.transformers.presets import get_transformer
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.job_files import _deepep_notes, _ring_notes, job_files
-from topoopt.deploy.launch import question_of
+from topoopt.deploy.launch import planned_layout
 from topoopt.deploy.msccl_files import chunk_paths, token_groups
 from topoopt.plan.ranks import ranks_of, ring_ranks
 from topoopt.plan.rebuild import rebuild_fabric
@@ -116,7 +116,7 @@ def test_torchrun_starts_the_ranks_that_the_plan_places(order, tmp_path):
 def named_groups(plan, ranks):
     """Ranks of each group of stages by its name in files, and all ranks otherwise."""
     found = defaultdict(lambda: [int(rank) for rank in ranks])
-    if (asked := question_of(plan)) is None:
+    if (asked := planned_layout(plan)) is None:
         return found
     layout = asked[1]
     groups = defaultdict(list)

@@ -17,7 +17,7 @@ from parallelism.transformers.placement import Placement
 from parallelism.transformers.presets import TRANSFORMERS, get_transformer
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.job_files import job_files
-from topoopt.deploy.launch import megatron, question_of
+from topoopt.deploy.launch import megatron, planned_layout
 from topoopt.deploy.launch_exports import exported
 from topoopt.deploy.torchtitan import torchtitan
 from topoopt.fabric import score
@@ -45,7 +45,7 @@ def test_megatron_gets_the_layout():
         pipelined_plan(), tensor=4, data=2, schedule="interleaved", virtual_stages=4,
         recompute="full", zero=1,
     )  # fmt: skip
-    lines, notes = megatron(plan, *question_of(plan))
+    lines, notes = megatron(plan, *planned_layout(plan))
     found = options(lines)
     assert found["--tensor-model-parallel-size"] == "4"
     assert found["--pipeline-model-parallel-size"] == "2"
@@ -117,7 +117,7 @@ def test_messages_of_tensor_groups_hide_with_sequence_parallelism_only():
         pipelined_plan(), tensor=2, pipeline=1, schedule="1f1b", virtual_stages=1, zero=0,
         sequence_parallel=False,
     )  # fmt: skip
-    lines, notes = megatron(plan, *question_of(plan))
+    lines, notes = megatron(plan, *planned_layout(plan))
     assert "--tp-comm-overlap" not in lines
     assert any("without sequence parallelism" in note for note in notes)
     assert "--overlap-grad-reduce" in lines and "--overlap-param-gather" not in lines
@@ -126,7 +126,7 @@ def test_messages_of_tensor_groups_hide_with_sequence_parallelism_only():
 @pytest.mark.parametrize("zero", [2, 3])
 def test_megatron_shards_more_by_its_fsdp(zero):
     plan = with_layout(pipelined_plan(), tensor=1, context=1, zero=zero)
-    lines, notes = megatron(plan, *question_of(plan))
+    lines, notes = megatron(plan, *planned_layout(plan))
     found = options(lines)
     assert found["--use-megatron-fsdp"] is True
     assert found["--ckpt-format"] == "fsdp_dtensor"
@@ -148,7 +148,9 @@ def test_what_megatron_refuses_is_said(model, fields, words):
     )  # fmt: skip
     architecture = get_transformer(model)
     job = replace(plan.job, model=architecture, sequence=architecture.sequence)
-    refused = [note for note in megatron(plan, job, question_of(plan)[1])[1] if "refuses" in note]
+    refused = [
+        note for note in megatron(plan, job, planned_layout(plan)[1])[1] if "refuses" in note
+    ]
     assert [words in note for note in refused] == ([True] if words else [])
 
 
@@ -162,10 +164,10 @@ def test_modules_that_a_model_lacks_are_not_asked_for(model, expected):
         modules=("norms", "up-projections", "activations"),
     )  # fmt: skip
     job = replace(plan.job, model=get_transformer(model))
-    text = " ".join(megatron(plan, job, question_of(plan)[1])[0])
+    text = " ".join(megatron(plan, job, planned_layout(plan)[1])[0])
     assert f"--recompute-modules {expected} --" in text
     plan = with_layout(plan, recompute="modules", modules=("up-projections",))
-    assert "--recompute" not in " ".join(megatron(plan, job, question_of(plan)[1])[0])
+    assert "--recompute" not in " ".join(megatron(plan, job, planned_layout(plan)[1])[0])
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_whole_parts_that_a_model_lacks_are_not_asked_for(model, expected):
     )  # fmt: skip
     delayed = replace(plan.job.implementation, delayed_scaling=True, precision="fp8")
     job = replace(plan.job, model=get_transformer(model), implementation=delayed)
-    lines, notes = megatron(plan, job, question_of(plan)[1])
+    lines, notes = megatron(plan, job, planned_layout(plan)[1])
     assert f"--recompute-granularity selective --recompute-modules {expected}" in lines
     # Refused of norms and nonlinearities only.
     assert not any("delayed scaling" in note for note in notes)
@@ -235,7 +237,7 @@ def test_modules_for_multi_token_prediction_are_on_the_last_stage():
 def test_breadth_first_schedules_are_one_group_of_microbatches_in_megatron():
     plan = with_layout(pipelined_plan(), schedule="breadth-first", virtual_stages=4)
     layout = plan.parallelization.layout
-    found = options(megatron(plan, *question_of(plan))[0])
+    found = options(megatron(plan, *planned_layout(plan))[0])
     together = plan.global_batch // layout.data // layout.microbatch
     assert found["--microbatch-group-size-per-virtual-pipeline-stage"] == str(together)
 
@@ -243,7 +245,7 @@ def test_breadth_first_schedules_are_one_group_of_microbatches_in_megatron():
 @pytest.mark.parametrize("schedule", ["gpipe", "eager-1f1b", "zero-bubble"])
 def test_schedules_that_megatron_lacks_are_said(schedule):
     plan = with_layout(pipelined_plan(), schedule=schedule, virtual_stages=1)
-    assert any(schedule in note for note in megatron(plan, *question_of(plan))[1])
+    assert any(schedule in note for note in megatron(plan, *planned_layout(plan))[1])
 
 
 @pytest.mark.parametrize(
@@ -258,7 +260,7 @@ def test_schedules_that_megatron_lacks_are_said(schedule):
 )
 def test_torchtitan_reads_orders_that_pytorch_has_no_name_for(schedule, chunks, name):
     plan = with_layout(pipelined_plan(), schedule=schedule, virtual_stages=chunks)
-    lines, notes = torchtitan(plan, *question_of(plan))
+    lines, notes = torchtitan(plan, *planned_layout(plan))
     split = tomllib.loads("\n".join(lines))["parallelism"]
     assert split["pipeline_parallel_schedule"] == name  # how parts go round the ranks
     read = split.get("pipeline_parallel_schedule_csv")
@@ -270,7 +272,7 @@ def test_folded_pipelines_are_torchtitan_s():
     plan = with_layout(
         pipelined_plan(), schedule="zero-bubble-v", virtual_stages=2, stage_layers=(2, 3, 2, 1)
     )
-    job, layout = question_of(plan)
+    job, layout = planned_layout(plan)
     assert job.model.layers == 8
     split = tomllib.loads("\n".join(torchtitan(plan, job, layout)[0]))["parallelism"]
     assert split["pipeline_parallel_schedule"] == "ZBVZeroBubble"
@@ -289,7 +291,7 @@ def test_folded_pipelines_are_torchtitan_s():
 def test_torchtitan_gets_the_layout(zero):
     plan = with_layout(pipelined_plan(), zero=zero)
     layout = plan.parallelization.layout
-    lines, notes = torchtitan(plan, *question_of(plan))
+    lines, notes = torchtitan(plan, *planned_layout(plan))
     found = tomllib.loads("\n".join(lines))
     split = found["parallelism"]
     degrees = [split[f"data_parallel_{kind}_degree"] for kind in ("replicate", "shard")]
