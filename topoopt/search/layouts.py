@@ -1,7 +1,7 @@
 """Search over layouts, the places of their ranks, topologies and routings together."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 
 from codesign_base import InfeasibleError
 from codesign_base.counted import counted
@@ -20,7 +20,15 @@ from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.effort import EFFORTS
 from topoopt.search.crossed import crossed
 from topoopt.search.finalists import FINALISTS, finalists
-from topoopt.search.placed_times import Fastest, compared_on, fastest_on, hopped_s, switched_s
+from topoopt.search.placed_times import (
+    Fastest,
+    Placed,
+    by_hops,
+    compared_on,
+    fastest_on,
+    ideal_s,
+    placed_on_switch,
+)
 from topoopt.search.result import Compared, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
@@ -33,36 +41,12 @@ _WIRED, _WIRING_WORK = 6, 8e7
 _PROMISING = 0.95
 # Share of the best time that a placed layout may need on the ideal switch to be wired.
 _WORTH = 0.999
-# Placed layouts, fastest on the ideal switch first, among which those to wire are chosen; on more
-# than so many servers all, of which the fastest are hard to wire.
-_HOPPED, _HOPPED_UP_TO = 24, 256
 # Placed layouts that are simulated on each fabric to compare with.
 _COMPARED = 40
 # Of the layouts simulated, those whose axes are tried in every order.
 _REORDERED = 12
 # Pairs whose routes are improved where packet trains choose.
 _ROUTED = 4
-
-
-@dataclass(frozen=True, eq=False)
-class Placed:
-    """A layout with its ranks on servers, and its time where every port reaches every server.
-
-    Parameters
-    ----------
-    candidate : Candidate
-    placement : Placement
-    ideal_s : float
-        On the ideal switch.
-    """
-
-    candidate: Candidate
-    placement: Placement
-    ideal_s: float
-
-
-def _ideal_s(one: Placed) -> float:
-    return one.ideal_s
 
 
 def _twins(candidates: Sequence[Candidate]) -> dict[Layout, Candidate]:
@@ -159,16 +143,19 @@ class LayoutSearch:
 
         found = survey(self.problem, self.second, lambda *at: report("layouts", *at))
         self._least = found.least
-        chosen, own = self._chosen(found)
+        chosen, always = self._chosen(found)
         self.twins = _twins(found.candidates)
         pairs: list[Pair[Placement]] = []
         wired, unsimulated, interrupted = 0, 0, False
-        begin, stages = 0, [own + count for count in _stages(len(chosen) - own)]
+        begin, stages = 0, [always + count for count in _stages(len(chosen) - always)]
         tried = set[Placed]()
         for end in stages:
             interrupted = self._simulate(chosen, begin, end, report)
             begin = end
-            ordered, rewirer = self._by_hops(), Rewirer(self.problem)
+            ordered, rewirer = (
+                by_hops(self.second, self.placed, self.cluster.servers),
+                Rewirer(self.problem),
+            )
             for one, little in self._worth_wiring(ordered, tried, pairs, rewirer):
                 if pairs and interrupted:
                     break
@@ -221,16 +208,16 @@ class LayoutSearch:
 
     def _chosen(self, found: Survey) -> tuple[list[Candidate], int]:
         """Return the layouts to simulate, and how many of them, the first, are always."""
-        own = [
+        always = [
             each
             for each in found.candidates
             if self._alike(each.layout) or each.layout in self.family.published
         ]
         options = self.problem.options
         promising = diverse(found.candidates, options.simulated or options.spent.layouts)
-        chosen = [*own, *(each for each in promising if each not in own)]
-        chosen = self._within_memory(chosen, len(own))
-        return chosen, min(len(own), len(chosen))
+        chosen = [*always, *(each for each in promising if each not in always)]
+        chosen = self._within_memory(chosen, len(always))
+        return chosen, min(len(always), len(chosen))
 
     def _simulate(
         self,
@@ -246,11 +233,11 @@ class LayoutSearch:
         try:
             firsts = {self._first(each): each for each in chosen[begin:end]}
             new = {place: each for place, each in firsts.items() if place not in known}
-            for done, one in enumerate(self._timed(new), start=end - len(new)):
+            for done, one in enumerate(placed_on_switch(self.second, new), start=end - len(new)):
                 placed.append(one)
                 best = min(p.ideal_s for p in placed)
                 report("placements", done + 1, len(chosen), best)
-            fastest = {p.candidate.layout: p.candidate for p in sorted(placed, key=_ideal_s)}
+            fastest = {p.candidate.layout: p.candidate for p in sorted(placed, key=ideal_s)}
             close = list(fastest.values())[:_REORDERED]
             twins = [self.twins.get(candidate.layout) for candidate in close]
             known |= {one.placement for one in placed}
@@ -260,14 +247,14 @@ class LayoutSearch:
                 for other in self.family.placements(candidate.layout)
                 if other not in known and self._takes(other) <= most
             }
-            for one in self._timed(others):
+            for one in placed_on_switch(self.second, others):
                 placed.append(one)
         except KeyboardInterrupt:
             if not placed:
                 raise
             return True
         finally:
-            placed.sort(key=_ideal_s)
+            placed.sort(key=ideal_s)
         return False
 
     def _worth_wiring(
@@ -283,14 +270,14 @@ class LayoutSearch:
         rewirer knows what their wirings have taken.
         """
         published = self._published()
-        hopeful = list(dict.fromkeys([*ordered[:_WIRED], *published]))
-        others = [one for one in ordered[_WIRED:] if one not in hopeful]
-        for turn, one in enumerate([*hopeful, *others]):
+        first = list(dict.fromkeys([*ordered[:_WIRED], *published]))
+        others = [one for one in ordered[_WIRED:] if one not in first]
+        for turn, one in enumerate([*first, *others]):
             least = _least_s(pairs)
             if one in tried or one.ideal_s >= least:
                 continue
             most = _WIRING_WORK * (2.0 if one.ideal_s <= _PROMISING * least else 1.0)
-            if turn >= len(hopeful) and pairs and rewirer.work >= most:
+            if turn >= len(first) and pairs and rewirer.work >= most:
                 continue
             # A plan is not slower than a published layout on the formula's wiring, be it by the
             # little that is not worth the wirings of a search.
@@ -298,44 +285,19 @@ class LayoutSearch:
             if not little or one in published:
                 yield one, little
 
-    def _by_hops(self) -> list[Placed]:
-        """Return the placed layouts in the order in which they are wired.
-
-        A switch joins all servers by one hop. Of tokens sent to experts on dozens of servers,
-        which take several on any direct network, it says too little; so the fastest on it are
-        put in the order of their times on a switch whose ports are as much slower as their bytes
-        take hops.
-        """
-        few = self.cluster.servers <= _HOPPED_UP_TO
-        count = _HOPPED if few else len(self.placed)
-        fastest, others = self.placed[:count], self.placed[count:]
-        tasks = self.second.share(hopped_s, [{"placement": one.placement} for one in fastest])
-        slower = [task.result(hear=True) for task in tasks]
-        times = {
-            one: one.ideal_s if time is None else time
-            for one, time in zip(fastest, slower, strict=True)
-        }
-        return [*sorted(fastest, key=times.__getitem__), *others]
-
-    def _timed(self, places: Mapping[Placement, Candidate]) -> Iterator[Placed]:
-        """Yield placed layouts with their times on the ideal switch, in order."""
-        tasks = self.second.share(switched_s, [{"placement": place} for place in places])
-        for (place, candidate), task in zip(places.items(), tasks, strict=True):
-            yield Placed(candidate, place, task.result(hear=True))
-
     def _published(self) -> list[Placed]:
         """Return the fastest placement of each published layout."""
         known = dict.fromkeys(self.family.published, True)
         return [one for one in self.placed if known.pop(one.candidate.layout, False)]
 
-    def _within_memory(self, chosen: list[Candidate], own: int) -> list[Candidate]:
-        """Leave out layouts that would take too much memory, but for the first ``own``.
+    def _within_memory(self, chosen: list[Candidate], always: int) -> list[Candidate]:
+        """Leave out layouts that would take too much memory, but for the first ``always``.
 
         If nothing is left, the one that takes least.
         """
         takes = [self._takes(self._first(each)) for each in chosen]
         most = self.problem.options.memory_bytes
-        kept = [i for i, size in enumerate(takes) if i < own or size <= most]
+        kept = [i for i, size in enumerate(takes) if i < always or size <= most]
         kept = kept or [takes.index(min(takes))]
         self.skipped = {chosen[i].layout: None for i in range(len(chosen)) if i not in kept}
         return [chosen[i] for i in kept]
@@ -443,11 +405,11 @@ class LayoutSearch:
         Every layout has its turn before others of its placements have: fabrics of many servers
         leave work for a dozen.
         """
-        own = [one for one in self.placed if self.resembles(one.placement)]
+        alike = [one for one in self.placed if self.resembles(one.placement)]
         firsts = {one.candidate.layout: one for one in reversed(self.placed[:_COMPARED])}
-        first = sorted(firsts.values(), key=_ideal_s)
-        tried = dict.fromkeys([*own, *first, *self.placed[:_COMPARED]])
+        first = sorted(firsts.values(), key=ideal_s)
+        tried = dict.fromkeys([*alike, *first, *self.placed[:_COMPARED]])
         return [(one.placement, one.ideal_s) for one in tried]
 
 
-__all__ = ["LayoutSearch", "Placed"]
+__all__ = ["LayoutSearch"]

@@ -1,9 +1,10 @@
 """Times of placed layouts, on the ideal switch and on fabrics to compare with.
 
-Each is a function of its arguments alone, so that a second process may work it out.
+A time is a function of its arguments alone, so that a second process may work it out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from parallelism.transformers.family import LayoutFamily
@@ -14,6 +15,77 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import AnyFabric
+from topoopt.search.survey import Candidate
+
+# Placed layouts, fastest on the ideal switch first, whose times by hops are looked at; on more
+# than so many servers all, of which the fastest are hard to wire.
+_HOPPED, _HOPPED_UP_TO = 24, 256
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A layout with its ranks on servers, and its time where every port reaches every server.
+
+    Parameters
+    ----------
+    candidate : Candidate
+    placement : Placement
+    ideal_s : float
+        Seconds on the ideal switch.
+    """
+
+    candidate: Candidate
+    placement: Placement
+    ideal_s: float
+
+
+def ideal_s(one: Placed) -> float:
+    """Return the seconds on the ideal switch, by which placed layouts are sorted."""
+    return one.ideal_s
+
+
+def placed_on_switch(second: Second, places: Mapping[Placement, Candidate]) -> Iterator[Placed]:
+    """Yield placed layouts with their times on the ideal switch, in order.
+
+    Parameters
+    ----------
+    second : Second
+        Shares the problem.
+    places : mapping of Placement to Candidate
+    """
+    tasks = second.share(switched_s, [{"placement": place} for place in places])
+    for (place, candidate), task in zip(places.items(), tasks, strict=True):
+        yield Placed(candidate, place, task.result(hear=True))
+
+
+def by_hops(second: Second, placed: Sequence[Placed], servers: int) -> list[Placed]:
+    """Return placed layouts in the order in which they are wired.
+
+    A switch joins all servers by one hop. Of tokens sent to experts on dozens of servers, which
+    take several on any direct network, it says too little; so the fastest on it are put in the
+    order of their times on a switch whose ports are as much slower as their bytes take hops.
+
+    Parameters
+    ----------
+    second : Second
+        Shares the problem.
+    placed : sequence of Placed
+        Fastest on the ideal switch first.
+    servers : int
+
+    Returns
+    -------
+    list of Placed
+    """
+    count = _HOPPED if servers <= _HOPPED_UP_TO else len(placed)
+    fastest, others = placed[:count], placed[count:]
+    tasks = second.share(hopped_s, [{"placement": one.placement} for one in fastest])
+    slower = [task.result(hear=True) for task in tasks]
+    times = {
+        one: one.ideal_s if time is None else time
+        for one, time in zip(fastest, slower, strict=True)
+    }
+    return [*sorted(fastest, key=times.__getitem__), *others]
 
 
 class Fastest(NamedTuple):
@@ -146,4 +218,14 @@ def compared_on(
     return [tasks[i : i + len(halves)] for i in range(0, len(tasks), len(halves))]
 
 
-__all__ = ["Fastest", "compared_on", "fastest_on", "hopped_s", "switched_s"]
+__all__ = [
+    "Fastest",
+    "Placed",
+    "by_hops",
+    "compared_on",
+    "fastest_on",
+    "hopped_s",
+    "ideal_s",
+    "placed_on_switch",
+    "switched_s",
+]

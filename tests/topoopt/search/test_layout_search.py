@@ -15,9 +15,9 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.problem.job import nvlink_server
 from topoopt.problem.options import SearchOptions
-from topoopt.search import layouts
+from topoopt.search import layouts, placed_times
 from topoopt.search.layouts import LayoutSearch
-from topoopt.search.placed_times import hopped_s
+from topoopt.search.placed_times import by_hops, hopped_s
 from topoopt.search.survey import survey
 
 CLUSTER = to.Cluster(4, 3, "100Gbps")
@@ -51,16 +51,16 @@ def test_on_many_servers_all_placed_layouts_are_put_in_order_by_hops(monkeypatch
     problem = Problem(layout_job().family(4), to.Cluster(4, 1, "25Gbps"), SearchOptions(), 0)
     search = LayoutSearch(problem)
     search.run()
-    monkeypatch.setattr(layouts, "_HOPPED", 2)
+    monkeypatch.setattr(placed_times, "_HOPPED", 2)
 
     def hopped(placed):
         times = ((hopped_s(problem, one.placement), one.ideal_s) for one in placed)
         return [ideal if slower is None else slower for slower, ideal in times]
 
-    few = search._by_hops()
+    few = by_hops(search.second, search.placed, 4)
     assert few[2:] == search.placed[2:]
-    monkeypatch.setattr(layouts, "_HOPPED_UP_TO", 3)
-    every = search._by_hops()
+    monkeypatch.setattr(placed_times, "_HOPPED_UP_TO", 3)
+    every = by_hops(search.second, search.placed, 4)
     assert hopped(every) == sorted(hopped(search.placed))
     assert every != few
 
