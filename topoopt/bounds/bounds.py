@@ -22,15 +22,13 @@ from topoopt.bounds.critical import (
     device_end,
     least_end,
     least_of,
-    span_of,
-    steady_span,
 )
 from topoopt.bounds.port_uses import port_uses
 from topoopt.bounds.relaxation import Own, Wirings
 from topoopt.bounds.scheduled_terms import microbatch_terms, steady_terms
 from topoopt.bounds.space_terms import all_choices, trade_off
 from topoopt.bounds.tradeoff import SplitCosts, Terms, best_weights, weighted
-from topoopt.bounds.turns import longest_turn
+from topoopt.bounds.turns import span_and_chain
 
 # Sums of the same times in another order differ in the last bits, and the simulator takes
 # events within 1e-12 for one; a bound must not exceed the time it bounds because of that.
@@ -234,8 +232,7 @@ def strategy_bound(
     far = lag * farthest(members, degree).astype(np.float64)
     groups = GroupRates(each, each, each, far)
     least = least_of(tasks, rates, lags, groups, lag)
-    whole = span_of(tasks, least)
-    span = steady_span(tasks) if steady else whole
+    span, chain = span_and_chain(tasks, least, steady=steady)
     terms = {"compute": device_end(tasks, span)}
     servers = np.full(tasks.servers, rate)
     terms["injection"] = max(
@@ -243,7 +240,7 @@ def strategy_bound(
         for use in port_uses(tasks)
     )
     terms["hop"] = _hop_end(tasks, span, degree, bandwidth)
-    terms["chain"] = longest_turn(tasks, least, whole) if steady else span.chain
+    terms["chain"] = chain
     return Bound(max(terms.values()) * ROUNDING, terms)
 
 

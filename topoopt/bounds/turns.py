@@ -10,7 +10,7 @@ import numpy as np
 
 from codesign_base.arrays import Ints
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
-from topoopt.bounds.critical import Least, Span
+from topoopt.bounds.critical import Least, Span, span_of, steady_span
 
 # Passes whose turns are measured, those first that may have the longest.
 MOST_TURNS = 24
@@ -91,4 +91,26 @@ def longest_turn(tasks: TaskGraph, least: Least, span: Span) -> float:
     return best
 
 
-__all__ = ["MOST_TURNS", "longest_turn", "turns"]
+def span_and_chain(tasks: TaskGraph, least: Least, *, steady: bool) -> tuple[Span, float]:
+    """Return what bounds of resources count from, and the bound by dependencies alone.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    least : Least
+        What each task takes at least.
+    steady : bool
+        Of the period of iterations that overlap, rather than of a single one.
+
+    Returns
+    -------
+    span : Span
+        All uses of a resource count from zero where iterations overlap.
+    chain : float
+        Seconds of the longest path, or of the longest turn.
+    """
+    span = span_of(tasks, least)
+    return (steady_span(tasks), longest_turn(tasks, least, span)) if steady else (span, span.chain)
+
+
+__all__ = ["MOST_TURNS", "longest_turn", "span_and_chain", "turns"]

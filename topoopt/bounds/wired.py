@@ -23,12 +23,10 @@ from topoopt.bounds.critical import (
     device_end,
     least_end,
     least_of,
-    span_of,
-    steady_span,
     transfer_ports,
 )
 from topoopt.bounds.port_uses import port_uses
-from topoopt.bounds.turns import longest_turn
+from topoopt.bounds.turns import span_and_chain
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import alone_seconds, in_parts, link_uses, senders, task_orders
@@ -108,15 +106,14 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) ->
     if tasks.alike is not None:
         hops = _least_hops(tasks, tasks.alike, wired.distance)
     least = least_of(tasks, pair, wired.lag * hops, wired.groups, wired.lag)
-    whole = span_of(tasks, least)
-    span = steady_span(tasks) if steady else whole
+    span, chain = span_and_chain(tasks, least, steady=steady)
     terms = {"compute": device_end(tasks, span)}
     terms["ports"] = max(
         least_end(use.task, use.ports, use.size / use.rates(rate)[use.ports], span, use.sets)
         for use, rate in zip(port_uses(tasks), (wired.out, wired.into), strict=True)
     )
     terms["distance"] = _distance_end(tasks, wired, span, _hops_each(tasks, wired.distance))
-    terms["chain"] = longest_turn(tasks, least, whole) if steady else span.chain
+    terms["chain"] = chain
     return Bound(max(terms.values()) * ROUNDING, terms)
 
 
@@ -193,13 +190,12 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
         tasks, reduces, wired.groups, wired.lag
     )
     least.after[reduces] = 0.0
-    whole = span_of(tasks, least)
-    span = steady_span(tasks) if steady else whole
+    span, chain = span_and_chain(tasks, least, steady=steady)
     terms = {"compute": device_end(tasks, span)}
     sends = senders(orders)
     terms["link"] = _link_end(orders, sends[tasks.kind[sends] == TRANSFER], span)
     terms["distance"] = _distance_end(tasks, wired, span, _route_hops(tasks, orders))
-    terms["chain"] = longest_turn(tasks, least, whole) if steady else span.chain
+    terms["chain"] = chain
     return Bound(max(terms.values()) * ROUNDING, terms)
 
 
@@ -252,11 +248,10 @@ def collective_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) 
     """
     orders = task_orders(fabric, tasks)
     least = routed_least(fabric, tasks, orders)
-    whole = span_of(tasks, least)
-    span = steady_span(tasks) if steady else whole
+    span, chain = span_and_chain(tasks, least, steady=steady)
     terms = {"compute": device_end(tasks, span)}
     terms["link"] = _link_end(orders, senders(orders), span)
-    terms["chain"] = longest_turn(tasks, least, whole) if steady else span.chain
+    terms["chain"] = chain
     return Bound(max(terms.values()) * ROUNDING, terms)
 
 

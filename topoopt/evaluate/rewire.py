@@ -1,7 +1,7 @@
 """The communication x topology plane: the best wiring and routing for one strategy."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic
 
 import numpy as np
@@ -36,13 +36,20 @@ from topoopt.evaluate.scoring import (
     moves_too_often,
     search_tolerance,
 )
+from topoopt.evaluate.wiring_candidates import (
+    BestWiring,
+    WiringCandidate,
+    WiringKey,
+    promising_first,
+    wiring_key,
+)
 from topoopt.evaluate.wirings import one_way, other_rings, wirings, with_rings
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_size
 from topoopt.fabric.tasks import transfer_pairs
 from topoopt.fabric.transport import PACKETS
 from topoopt.problem.routing import Routing
-from topoopt.topology.finder import Ring, Topology
+from topoopt.topology.finder import Topology
 
 # Work of one more simulation on many servers, of a strategy that has a wiring; how many go on to
 # their end although it has (one of hundreds of thousands of transfers takes ten times as much);
@@ -65,12 +72,6 @@ _WIRE_WORK = 5.0
 # The same of routes of least congestion; on more servers most rounds that they may take are needed.
 _ROUTE_WORK, _MANY_ROUTE_WORK = 80.0, 1500.0
 
-# What tells a topology apart: its links, and its rings.
-_Wires = tuple[bytes, tuple[Ring, ...]]
-# A bound of its time, its place, its fabric where that is kept, and the mean links of a pair's
-# routes where that is known.
-_Candidate = tuple[float, int, Topology, Routing, Fabric | None, float]
-
 
 def _sends_between_few(tasks: TaskGraph) -> bool:
     """Say whether so few pairs of servers exchange anything that the others need no routes."""
@@ -83,33 +84,6 @@ def _of_all_pairs(fabric: Fabric) -> Fabric:
         return fabric
     edges = None if fabric.ring_routes is None else fabric.ring_routes.complete()
     return replace(fabric, routes=fabric.routes.complete(), ring_routes=edges)
-
-
-def _wires(topology: Topology) -> _Wires:
-    network = topology.network
-    links = (network.source, network.target, network.multiplicity)
-    return b"".join(array.tobytes() for array in links), topology.rings
-
-
-@dataclass
-class _Best:
-    """The fastest pair so far, and the topology that looked fastest unsimulated.
-
-    Until a faster one is found, ``whole`` more wirings of many servers are simulated whatever it
-    takes; ``cut`` simulations took too much work, and on ``large`` wirings the routes would have
-    more links than ``routed``. Where more transfers than ``moves`` a server would be routed,
-    nothing is simulated, nor is it where the time is known (``simulated``).
-    """
-
-    time: float
-    whole: float
-    routed: float
-    moves: float
-    cut: int = 0
-    large: int = 0
-    found: tuple[Topology, Routing, Fabric] | None = None
-    promising: Topology | None = None
-    simulated: tuple[_Wires, Routing] | None = None
 
 
 class Rewirer(Generic[P]):
@@ -216,8 +190,8 @@ class Rewirer(Generic[P]):
             return None
         if limit < float("inf") and self._too_long(tasks, most):
             return None
-        seen: set[_Wires] = set()
-        best = _Best(
+        seen: set[WiringKey] = set()
+        best = BestWiring(
             time=limit * (1.0 + SEARCH_TOLERANCE),
             whole=_MOST_WHOLE if spares else float("inf"),
             routed=MOST_CROSSINGS if spares and weighted else _MOST_ROUTED,
@@ -225,7 +199,7 @@ class Rewirer(Generic[P]):
         )
         if known is not None and known.topology is not None and known.time <= best.time:
             best.time, best.found = known.time, (known.topology, known.routing, known.fabric)
-            best.simulated = (_wires(known.topology), known.routing)
+            best.simulated = (wiring_key(known.topology), known.routing)
         # The published search knows no other split either.
         formula_only |= self.options.faithful is not None or (spares and not weighted)
         if formula_limit < float("inf"):
@@ -268,7 +242,7 @@ class Rewirer(Generic[P]):
             pair = self.exactly(pair)
         return pair if pair.time <= limit else None
 
-    def _exhausted(self, tasks: TaskGraph, best: "_Best") -> bool:
+    def _exhausted(self, tasks: TaskGraph, best: BestWiring) -> bool:
         """Say whether no wiring of a strategy is faster by as much as a stage must gain."""
         gain = self.options.spent.least_gain
         if best.found is None or gain <= 0.0 or self.family.enumerated:
@@ -296,16 +270,16 @@ class Rewirer(Generic[P]):
         self,
         tasks: TaskGraph,
         topologies: Iterable[Topology],
-        seen: set[_Wires],
-        best: "_Best",
+        seen: set[WiringKey],
+        best: BestWiring,
     ) -> None:
         """Score topologies that were not seen yet under every routing."""
         routings = self.options.routings(self.cluster.servers)
         spared, few = self._spared, _sends_between_few(tasks)
         kept = max(_KEPT, _KEPT_SERVERS // self.cluster.servers)
-        candidates: list[_Candidate] = []
+        candidates: list[WiringCandidate] = []
         for topology in with_rings(topologies, tasks):
-            wires = _wires(topology)
+            wires = wiring_key(topology)
             if wires in seen:
                 continue
             seen.add(wires)
@@ -336,38 +310,38 @@ class Rewirer(Generic[P]):
                 # The routes of many servers fill memory: only of the most promising they are kept
                 # until their turn, the more the fewer servers there are.
                 made = None if summed or self.spares or bound > best.time else fabric
-                candidates.append((bound, len(candidates), topology, routing, made, links))
+                place = len(candidates)
+                candidates.append(WiringCandidate(bound, place, topology, routing, made, links))
                 if len(candidates) > kept:
-                    candidates.sort(key=lambda candidate: candidate[:2])
-                    candidates[kept:] = [(*one[:4], None, one[5]) for one in candidates[kept:]]
+                    candidates.sort(key=promising_first)
+                    candidates[kept:] = [one._replace(fabric=None) for one in candidates[kept:]]
         # Most promising first, so that the bounds of most others rule them out unsimulated.
-        candidates.sort(key=lambda candidate: candidate[:2])
+        candidates.sort(key=promising_first)
         if candidates and best.promising is None:
-            best.promising = candidates[0][2]
+            best.promising = candidates[0].topology
         candidates.reverse()
 
-        def hopeful() -> Iterator[_Candidate]:
-            while candidates and candidates[-1][0] <= best.time and self.work < self.most_work:
+        def promising() -> Iterator[WiringCandidate]:
+            while candidates and candidates[-1].bound <= best.time and self.work < self.most_work:
                 if best.cut == _MOST_CUT:
                     candidates.pop()
                     self.unsimulated += 1
                 else:
                     yield candidates.pop()
 
-        def simulated(candidate: _Candidate, limit: float) -> tuple[Fabric, float, Scorer[P]]:
-            _, _, topology, routing, made, links = candidate
-            fabric = made or direct_fabric(
-                topology, routing, self.problem.seed, tasks=tasks, on_demand=few
+        def simulated(one: WiringCandidate, limit: float) -> tuple[Fabric, float, Scorer[P]]:
+            fabric = one.fabric or direct_fabric(
+                one.topology, one.routing, self.problem.seed, tasks=tasks, on_demand=few
             )
             quick = self._scorer(fabric, self.tolerance)
             quick.budget = self.problem.candidate_work
             if self.spares and (best.whole <= 0 or best.found is not None):
-                quick.budget = _TRIED_WORK * min(1.0, _USUAL_LINKS / max(links, 1.0))
+                quick.budget = _TRIED_WORK * min(1.0, _USUAL_LINKS / max(one.links, 1.0))
             return fabric, quick.timed(tasks, limit), quick
 
         # Routes of two wirings of many servers would fill memory.
-        for (_, _, topology, routing, _, _), (fabric, time, quick) in in_twos(
-            hopeful(), simulated, lambda: best.time, 0 if self._many else self.cluster.servers
+        for one, (fabric, time, quick) in in_twos(
+            promising(), simulated, lambda: best.time, 0 if self._many else self.cluster.servers
         ):
             best.whole -= 1
             self.work += quick.work
@@ -375,9 +349,9 @@ class Rewirer(Generic[P]):
                 best.cut += self.spares
                 self.unsimulated += time < best.time
             elif time < best.time or (best.found is None and time <= best.time):
-                best.time, best.found = time, (topology, routing, fabric)
+                best.time, best.found = time, (one.topology, one.routing, fabric)
 
-    def _reroute(self, tasks: TaskGraph, best: "_Best", routing: Routing) -> None:
+    def _reroute(self, tasks: TaskGraph, best: BestWiring, routing: Routing) -> None:
         """Try costly routes on the best topology."""
         if best.found is None or not np.any(tasks.kind == TaskKind.TRANSFER):
             return
@@ -386,10 +360,10 @@ class Rewirer(Generic[P]):
         # Only all shortest paths follow a rotation of the servers.
         if self._many and moves_too_often(tasks, fabric, best.moves):
             return
-        own = _WIRE_WORK
+        each = _WIRE_WORK
         if routing is Routing.MCF:
-            own = _MANY_ROUTE_WORK if self.tolerance > 0.0 else _ROUTE_WORK
-        self.work += own * self.cluster.servers**2
+            each = _MANY_ROUTE_WORK if self.tolerance > 0.0 else _ROUTE_WORK
+        self.work += each * self.cluster.servers**2
         if busiest(fabric, tasks, best.time) > best.time:
             return
         quick = self._scorer(fabric, self.tolerance)
