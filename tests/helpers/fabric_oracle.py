@@ -7,6 +7,7 @@ from math import gcd
 
 import networkx as nx
 import numpy as np
+from small_networks import circulant_network
 
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
@@ -109,9 +110,7 @@ def circulant(
     transport: Transport = IDEAL,
 ) -> Fabric:
     """Return hosts joined by the steps +p; those that are one cycle are rings of all hosts."""
-    cables = [(i, (i + p) % hosts) for i in range(hosts) for p in steps]
-    source, target = zip(*cables, strict=True)
-    network = Network.from_links("circulant", hosts, 0, source, target, capacity, latency)
+    network = circulant_network(hosts, steps, capacity, latency)
     rings = tuple(tuple(i * p % hosts for i in range(hosts)) for p in steps if gcd(p, hosts) == 1)
     group = tuple(range(hosts))
     return Fabric(

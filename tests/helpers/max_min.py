@@ -1,11 +1,38 @@
 """The max-min fair rates of all flows at once, by the kernel that simulators fill links with."""
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
 from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import kernel
 from routing.fairness_kernels import refill, workspace
+
+
+def random_rows(rng: np.random.Generator, links: int, flows: int) -> tuple[Ints, Ints]:
+    """Return offsets and links of flows over up to four links each, some over none."""
+    rows = [
+        rng.choice(links, int(rng.integers(0, min(links, 4) + 1)), replace=False)
+        for _ in range(flows)
+    ]
+    offsets = np.concatenate(([0], np.cumsum([row.size for row in rows])))
+    return offsets, np.concatenate(rows).astype(np.int64)
+
+
+def use_matrix(offsets: Ints, links: Ints, weights: Floats, capacity: Floats) -> Floats:
+    """Return what each flow puts on each link at a rate of one, shape (links, flows)."""
+    use = np.zeros((capacity.size, offsets.size - 1))
+    np.add.at(use, (links, np.repeat(np.arange(offsets.size - 1), np.diff(offsets))), weights)
+    return use
+
+
+def weighted_rows(offsets: Ints, links: Ints, weights: Floats) -> list[dict[int, float]]:
+    """Return what each flow puts on each of its links at a rate of one."""
+    return [
+        dict(zip(links[a:b].tolist(), weights[a:b].tolist(), strict=True))
+        for a, b in pairwise(offsets.tolist())
+    ]
 
 
 def max_min_rates(

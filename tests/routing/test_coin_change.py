@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_networks import circulant_network
 
 from codesign_base import InfeasibleError, InputError
 from routing.coin_change import coin_change, coin_change_routes
 from routing.network import Network
 from routing.paths import hop_distances
-
-
-def circulant(n: int, steps: tuple[int, ...]) -> Network:
-    source = np.repeat(np.arange(n), len(steps))
-    return Network.from_links("rings", n, 0, source, (source + np.tile(steps, n)) % n, 1.0, 1e-6)
 
 
 @st.composite
@@ -29,7 +25,7 @@ def rings(draw: st.DrawFn) -> tuple[int, tuple[int, ...]]:
 def test_counts_are_hop_distances(case: tuple[int, tuple[int, ...]]) -> None:
     n, steps = case
     table = coin_change(n, steps)
-    np.testing.assert_array_equal(table.count, hop_distances(circulant(n, steps))[0])
+    np.testing.assert_array_equal(table.count, hop_distances(circulant_network(n, steps))[0])
     for distance in range(n):
         if table.count[distance] >= 0:
             assert sum(table.steps(distance)) % n == distance
@@ -40,7 +36,7 @@ def test_counts_are_hop_distances(case: tuple[int, tuple[int, ...]]) -> None:
 @given(rings())
 def test_routes_are_shortest_paths(case: tuple[int, tuple[int, ...]]) -> None:
     n, steps = case
-    network = circulant(n, steps)
+    network = circulant_network(n, steps)
     if math.gcd(n, *steps) > 1:
         with pytest.raises(InfeasibleError, match="coprime"):
             coin_change_routes(network, steps)
@@ -65,7 +61,7 @@ def test_routes_are_shortest_paths(case: tuple[int, tuple[int, ...]]) -> None:
 
 
 def test_uniform_traffic_loads_each_ring_evenly() -> None:
-    network = circulant(12, (1, 5))
+    network = circulant_network(12, (1, 5))
     load = coin_change_routes(network, (1, 5)).link_bytes(network, np.ones((12, 12)))
     step = (network.target - network.source) % 12
     for p in (1, 5):
@@ -80,7 +76,7 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(InputError, match="repeat"):
         coin_change(8, (1, 1))
     with pytest.raises(InputError, match="no link 0->3"):
-        coin_change_routes(circulant(8, (1,)), (1, 3))
+        coin_change_routes(circulant_network(8, (1,)), (1, 3))
     switched = Network.from_links("switch", 2, 1, [0, 2], [2, 0], 1.0, 0.0)
     with pytest.raises(InputError, match="1 switch;"):
         coin_change_routes(switched, (1,))

@@ -11,6 +11,7 @@ import pytest
 from collective_oracle import check, gathered, least_ratio, reduced
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_networks import circulant_network, network_of
 
 from codesign_base import InfeasibleError, InputError
 from routing.collectives.choice import choose_schedules
@@ -20,18 +21,8 @@ from routing.collectives.rings import ring_forest, strided_rings
 from routing.collectives.shortest import shortest_forest
 from routing.collectives.trees import turned
 from routing.collectives.waves import waves_of
-from routing.network import Network
 
 GIGA = 1e9
-
-
-def network_of(arcs, hosts, switches=0, capacity=GIGA):
-    source, target = zip(*arcs, strict=True)
-    return Network.from_links("test", hosts, switches, source, target, capacity, 1e-6)
-
-
-def circulant(size, strides):
-    return network_of([(i, (i + s) % size) for s in strides for i in range(size)], size)
 
 
 @st.composite
@@ -109,7 +100,7 @@ def test_hop_by_hop_no_byte_leaves_before_it_is_there(case, size, seed) -> None:
 
 def test_latency_and_sending_overlap_hop_by_hop() -> None:
     # Sending takes about as long as the latency of the longest way.
-    network, size = circulant(256, (1, 7, 37, 101)), 2e4
+    network, size = circulant_network(256, (1, 7, 37, 101), GIGA), 2e4
     forest = shortest_forest(network, range(256))
     least = size * 255 / 256 / 4 / GIGA  # every server receives all other parts over four links
     assert forest.latency(network) > least
@@ -194,7 +185,9 @@ def test_no_schedule_is_below_the_bound_and_the_best_is_the_least(case, size) ->
     ids=["contiguous", "strided", "scattered"],
 )
 def test_a_gigabyte_on_128_servers_takes_what_the_cuts_say(members, most) -> None:
-    choice = choose_schedules(circulant(128, (1, 9, 27, 61)), list(members), "allreduce")
+    choice = choose_schedules(
+        circulant_network(128, (1, 9, 27, 61), GIGA), list(members), "allreduce"
+    )
     trees = choice.best(1e9)
     assert trees.name == "trees"
     assert 1.0 <= trees.time(1e9) / choice.bound(1e9) <= most
@@ -204,7 +197,9 @@ def test_a_gigabyte_on_128_servers_takes_what_the_cuts_say(members, most) -> Non
 
 def test_rates_of_known_networks() -> None:
     # One ring: each member's part passes every link, so rates share it.
-    assert gather_rate(circulant(8, (1,)), range(8)).bytes_per_s == pytest.approx(GIGA / 7)
+    assert gather_rate(circulant_network(8, (1,), GIGA), range(8)).bytes_per_s == pytest.approx(
+        GIGA / 7
+    )
     # A full mesh of four: three links a member, three other members.
     mesh = network_of([(a, b) for a in range(4) for b in range(4) if a != b], 4)
     assert gather_rate(mesh, range(4)).bytes_per_s == pytest.approx(GIGA)
@@ -232,7 +227,7 @@ def test_a_forwarder_that_sends_less_than_it_receives_is_left_out_where_it_can_b
 
 
 def test_refusals() -> None:
-    network = circulant(4, (1,))
+    network = circulant_network(4, (1,), GIGA)
     for group in ([0], [0, 0], [0, 4], [-1, 2]):
         with pytest.raises(InputError, match="give"):
             gather_rate(network, group)

@@ -1,13 +1,11 @@
 """Max-min fair rates against plain progressive filling, linear programs and the definition."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from fabric_oracle import fill
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from max_min import max_min_rates
+from max_min import max_min_rates, random_rows, use_matrix, weighted_rows
 from scipy.optimize import linprog
 
 Case = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -17,22 +15,10 @@ def random_case(seed: int) -> Case:
     """Return flows with up to four links each, some with none; ties in half of the cases."""
     rng = np.random.default_rng(seed)
     links, flows = int(rng.integers(1, 12)), int(rng.integers(1, 16))
-    rows = [
-        rng.choice(links, int(rng.integers(0, min(links, 4) + 1)), replace=False)
-        for _ in range(flows)
-    ]
-    offsets = np.concatenate(([0], np.cumsum([row.size for row in rows])))
-    entries = np.concatenate(rows).astype(np.int64)
+    offsets, entries = random_rows(rng, links, flows)
     if rng.integers(2):
         return offsets, entries, np.ones(entries.size), rng.integers(1, 4, links).astype(float)
     return offsets, entries, rng.uniform(0.1, 2.0, entries.size), rng.uniform(0.5, 5.0, links)
-
-
-def matrix(case: Case) -> np.ndarray:
-    offsets, links, weights, capacity = case
-    use = np.zeros((capacity.size, offsets.size - 1))
-    np.add.at(use, (links, np.repeat(np.arange(offsets.size - 1), np.diff(offsets))), weights)
-    return use
 
 
 @settings(max_examples=120, deadline=None)
@@ -40,10 +26,7 @@ def matrix(case: Case) -> np.ndarray:
 def test_equals_plain_progressive_filling(seed: int) -> None:
     case = random_case(seed)
     offsets, links, weights, capacity = case
-    rows = [
-        dict(zip(links[a:b].tolist(), weights[a:b].tolist(), strict=True))
-        for a, b in pairwise(offsets.tolist())
-    ]
+    rows = weighted_rows(offsets, links, weights)
     expected = [
         r if row else np.inf for r, row in zip(fill(rows, capacity.tolist()), rows, strict=True)
     ]
@@ -55,7 +38,7 @@ def test_equals_plain_progressive_filling(seed: int) -> None:
 def test_every_flow_has_a_bottleneck(seed: int) -> None:
     """Within capacity; each flow crosses a full link on which no rate is larger."""
     case = random_case(seed)
-    use, capacity = matrix(case), case[3]
+    use, capacity = use_matrix(*case[:4]), case[3]
     rates = max_min_rates(*case)
     finite = np.where(np.isfinite(rates), rates, 0.0)
     load = use @ finite
@@ -72,7 +55,7 @@ def test_every_flow_has_a_bottleneck(seed: int) -> None:
 
 def lexicographic_rates(case: Case) -> np.ndarray:
     """Raise the lowest rate as far as it goes, fix who cannot exceed it, and repeat."""
-    use, capacity = matrix(case), case[3]
+    use, capacity = use_matrix(*case[:4]), case[3]
     flows = use.shape[1]
     fixed = np.full(flows, np.nan)
     fixed[~use.any(axis=0)] = 0.0

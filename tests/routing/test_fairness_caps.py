@@ -7,7 +7,7 @@ import pytest
 from fabric_oracle import fill
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from max_min import max_min_rates
+from max_min import max_min_rates, random_rows, use_matrix, weighted_rows
 from scipy.optimize import linprog
 
 Case = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
@@ -17,12 +17,7 @@ def random_case(seed: int) -> Case:
     """Return flows of up to four links each; caps on some, ties in half of the cases."""
     rng = np.random.default_rng(seed)
     links, flows = int(rng.integers(1, 10)), int(rng.integers(1, 16))
-    rows = [
-        rng.choice(links, int(rng.integers(0, min(links, 4) + 1)), replace=False)
-        for _ in range(flows)
-    ]
-    offsets = np.concatenate(([0], np.cumsum([row.size for row in rows])))
-    entries = np.concatenate(rows).astype(np.int64)
+    offsets, entries = random_rows(rng, links, flows)
     if rng.integers(2):
         weights, capacity = np.ones(entries.size), rng.integers(1, 4, links).astype(float)
         caps = rng.choice([0.25, 0.5, 1.0, 1.0, 3.0, np.inf], flows)
@@ -37,13 +32,6 @@ def random_case(seed: int) -> Case:
 
 def rates_of(case: Case) -> np.ndarray:
     return max_min_rates(*case[:4], caps=case[4])
-
-
-def use_of(case: Case) -> np.ndarray:
-    offsets, links, weights, capacity, _ = case
-    use = np.zeros((capacity.size, offsets.size - 1))
-    np.add.at(use, (links, np.repeat(np.arange(offsets.size - 1), np.diff(offsets))), weights)
-    return use
 
 
 def check_definition(case: Case, rates: np.ndarray) -> None:
@@ -68,10 +56,7 @@ def test_thousands_of_networks_equal_progressive_filling() -> None:
     for seed in range(4000):
         case = random_case(seed)
         offsets, links, weights, capacity, caps = case
-        rows = [
-            dict(zip(links[a:b].tolist(), weights[a:b].tolist(), strict=True))
-            for a, b in pairwise(offsets.tolist())
-        ]
+        rows = weighted_rows(offsets, links, weights)
         expected = fill(rows, capacity.tolist(), caps.tolist())
         rates = rates_of(case)
         np.testing.assert_allclose(rates, expected, rtol=1e-9, atol=1e-12, err_msg=f"{seed}")
@@ -112,7 +97,7 @@ def test_caps_that_nobody_reaches_change_no_bit(seed: int) -> None:
 
 def lexicographic_rates(case: Case) -> np.ndarray:
     """Raise the lowest rate as far as it goes, fix who cannot exceed it, and repeat."""
-    use, capacity, caps = use_of(case), case[3], case[4]
+    use, capacity, caps = use_matrix(*case[:4]), case[3], case[4]
     flows = use.shape[1]
     fixed = np.where(use.any(axis=0), np.nan, np.minimum(caps, 1e9))
     while np.isnan(fixed).any():

@@ -6,6 +6,7 @@ import pytest
 from flow_oracle import random_demand, random_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_networks import circulant_network
 
 from routing.circulant_flow import is_circulant, min_congestion_circulant
 from routing.congestion_lp import min_congestion_lp
@@ -66,19 +67,6 @@ def test_cycles_go_and_balances_stay(seed: int) -> None:
     assert nx.is_directed_acyclic_graph(graph)
 
 
-def circulant(hosts: int, steps: list[int], rates: list[float]) -> Network:
-    i = np.arange(hosts)
-    return Network.from_links(
-        "circulant",
-        hosts,
-        0,
-        np.concatenate([i for _ in steps]),
-        np.concatenate([(i + p) % hosts for p in steps]),
-        np.repeat(rates, hosts),
-        1e-6,
-    )
-
-
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**6), st.integers(3, 12))
@@ -86,7 +74,7 @@ def test_one_source_of_a_circulant_gives_the_lp_optimum(seed: int, hosts: int) -
     rng = np.random.default_rng(seed)
     others = rng.choice(np.arange(2, hosts), min(2, hosts - 2), replace=False).tolist()
     steps = [1, *others]
-    network = circulant(hosts, steps, rng.choice([1.0, 2.0, 3.0], len(steps)).tolist())
+    network = circulant_network(hosts, steps, rng.choice([1.0, 2.0, 3.0], len(steps)).tolist())
     row = rng.random(hosts) * (rng.random(hosts) < 0.7)
     row[0], row[1] = 0.0, 1.0
     i = np.arange(hosts)
@@ -105,7 +93,7 @@ def test_one_source_of_a_circulant_gives_the_lp_optimum(seed: int, hosts: int) -
 
 
 def test_what_is_not_circulant_is_seen() -> None:
-    network = circulant(5, [1, 2], [1.0, 2.0])
+    network = circulant_network(5, [1, 2], [1.0, 2.0])
     demand = np.ones((5, 5)) - np.eye(5)
     assert is_circulant(network, demand)
     bumped = demand.copy()

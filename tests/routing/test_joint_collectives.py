@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_networks import circulant_network
 
 from codesign_base import InfeasibleError, InputError
 from routing.collectives.arborescence import cheapest_tree
@@ -14,11 +15,6 @@ from routing.collectives.choice import choose_at_once
 from routing.collectives.joint import joint_forests, rate_at_once
 from routing.collectives.rate import gather_rate
 from routing.network import Network
-
-
-def circulant(size, strides):
-    arcs = [(i, (i + s) % size) for s in strides for i in range(size)]
-    return Network.from_links("test", size, 0, *zip(*arcs, strict=True), 1e9, 1e-6)
 
 
 @given(st.integers(2, 7), st.integers(0, 2**32 - 1))
@@ -86,7 +82,7 @@ def test_groups_share_links_within_their_bound(n, seed) -> None:
 
 
 def test_one_group_of_all_reaches_its_bottleneck_cut() -> None:
-    network = circulant(6, (1, 2))
+    network = circulant_network(6, (1, 2), 1e9)
     found = joint_forests(network, [range(6)])
     cut = gather_rate(network, range(6)).bytes_per_s * 6
     assert found.rate_bound >= cut * (1 - 1e-9)
@@ -95,13 +91,13 @@ def test_one_group_of_all_reaches_its_bottleneck_cut() -> None:
 
 def test_schedules_of_two_groups_on_a_ring() -> None:
     # Opposite servers: each link carries half of what a group sends to one member, and back.
-    choice = choose_at_once(circulant(4, (1,)), [[0, 2], [1, 3]], "allreduce")
+    choice = choose_at_once(circulant_network(4, (1,), 1e9), [[0, 2], [1, 3]], "allreduce")
     assert choice.rate_bound == pytest.approx(0.5e9)
     assert [s.bytes_per_s for s in choice.schedules] == pytest.approx([0.5e9] * 3)
     assert choice.best(1e9).time(1e9) >= choice.bound(1e9)
     with pytest.raises(InputError, match="choose allreduce"):
-        choose_at_once(circulant(4, (1,)), [[0, 2], [1, 3]], "broadcast")
+        choose_at_once(circulant_network(4, (1,), 1e9), [[0, 2], [1, 3]], "broadcast")
     with pytest.raises(InputError, match="at least one"):
-        joint_forests(circulant(4, (1,)), [])
+        joint_forests(circulant_network(4, (1,), 1e9), [])
     with pytest.raises(InfeasibleError, match="cannot be reached"):
         joint_forests(Network.from_links("test", 2, 0, [0], [1], 1e9, 0.0), [[0, 1]])

@@ -9,6 +9,7 @@ import pytest
 from collective_oracle import met
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_networks import circulant_network, network_of
 
 from codesign_base import InfeasibleError
 from routing.collectives.bounds import allreduce_rate, distances, rooted_lines, shared_lines
@@ -17,19 +18,8 @@ from routing.collectives.meeting import Meetings
 from routing.collectives.meeting_kernels import cover
 from routing.collectives.shortest import shortest_forest
 from routing.collectives.waves import waves_of
-from routing.network import Network
 
 GIGA = 1e9
-
-
-def network_of(arcs, hosts, switches=0, capacity=GIGA, latency=1e-6):
-    source, target = zip(*arcs, strict=True)
-    return Network.from_links("test", hosts, switches, source, target, capacity, latency)
-
-
-def circulant(size, strides, capacity=GIGA):
-    arcs = [(i, (i + s) % size) for s in strides for i in range(size)]
-    return network_of(arcs, size, capacity=capacity)
 
 
 @st.composite
@@ -103,7 +93,7 @@ def test_few_columns_are_near_all_rows(n, seed) -> None:
     "strides", [(1, 9, 27, 61), pytest.param((1, 39, 47, 67), marks=pytest.mark.slow)]
 )
 def test_small_buffers_take_at_most_half_more_than_the_bound(strides) -> None:
-    network = circulant(128, strides, 12.5 * GIGA)
+    network = circulant_network(128, strides, 12.5 * GIGA)
     lines = shared_lines(distances(network, range(128)), "allreduce")
     rate = allreduce_rate(network, range(128))
     forest = shortest_forest(network, range(128))
@@ -149,7 +139,7 @@ def test_bounds_that_schedules_reach() -> None:
 
 def test_parts_from_afar_come_late() -> None:
     # A directed ring of four: of three parts a quarter each, k come over at least 4 - k links.
-    far = distances(circulant(4, (1,)), range(4))
+    far = distances(circulant_network(4, (1,), GIGA), range(4))
     lines = shared_lines(far, "allgather")
     expected = {(hops * 1e-6, (4 - hops) / 4 / GIGA) for hops in (1, 2, 3)}
     assert {(round(a, 12), b) for a, b in lines} == {(round(a, 12), b) for a, b in expected}

@@ -7,17 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_networks import circulant_network
 
 from codesign_base import InfeasibleError, InputError
 from routing import paths
 from routing.network import Network
 from routing.paths import k_shortest_routes
 from topoopt.topology.network_json import network_graph
-
-
-def circulant(n: int, steps: tuple[int, ...]) -> Network:
-    source = np.repeat(np.arange(n), len(steps))
-    return Network.from_links("rings", n, 0, source, (source + np.tile(steps, n)) % n, 1.0, 1e-6)
 
 
 def oracle(network: Network, s: int, t: int, k: int, slack: int | None) -> list[tuple[int, ...]]:
@@ -75,7 +71,7 @@ def test_paths_are_the_first_of_all_simple_paths(
 
 @pytest.mark.parametrize("steps", [(1, 5), (1, 3, 5, 9), (1, 15)])
 def test_lengths_are_those_of_yen(steps: tuple[int, ...]) -> None:
-    network = circulant(16, steps)
+    network = circulant_network(16, steps)
     graph = network_graph(network)
     routes = [k_shortest_routes(network, k) for k in range(1, 9)]
     for t in range(1, 16):
@@ -97,7 +93,7 @@ def test_a_dense_dead_end_does_not_blow_up() -> None:
 
 
 def test_all_pairs_at_128_servers() -> None:
-    network = circulant(128, (1, 5, 13, 39))
+    network = circulant_network(128, (1, 5, 13, 39))
     routes = k_shortest_routes(network, 8)
     graph = network_graph(network)
     for t in (1, 2, 64, 100, 127):
@@ -107,7 +103,7 @@ def test_all_pairs_at_128_servers() -> None:
 
 
 def test_bad_arguments_are_named() -> None:
-    network = circulant(4, (1,))
+    network = circulant_network(4, (1,))
     with pytest.raises(InputError, match="k = 0"):
         k_shortest_routes(network, 0)
     with pytest.raises(InputError, match="slack = -1"):

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from flow_oracle import edge_lp
+from small_networks import circulant_network
 from typer.testing import CliRunner
 
 from codesign_base import InputError
@@ -20,17 +21,10 @@ from topoopt.topology.network_file import save_network
 METHODS = ("mcf", "lp", "ecmp", "k-shortest", "shortest", "valiant", "coin-change")
 
 
-def circulant(hosts: int, steps: tuple[int, ...]) -> Network:
-    i = np.arange(hosts)
-    source = np.concatenate([i for _ in steps])
-    target = np.concatenate([(i + p) % hosts for p in steps])
-    return Network.from_links("circulant", hosts, 0, source, target, 12.5e9, 1e-6)
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     directory = tmp_path_factory.mktemp("route")
-    network = circulant(8, (1, 3))
+    network = circulant_network(8, (1, 3), 12.5e9)
     rng = np.random.default_rng(0)
     transfers = rng.random((8, 8)) * 1e8
     np.fill_diagonal(transfers, 0.0)

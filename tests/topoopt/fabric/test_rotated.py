@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_networks import circulant_network
 
 from parallelism.models import get_model
 from parallelism.rotation import rotated_classes
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
-from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.rotation import least_rotation, rotated_links
 from routing.routes import Routes
@@ -39,13 +39,6 @@ def _as_if_large(monkeypatch):
     for module in (rotated, fabric_tasks):
         monkeypatch.setattr(module, "tabled", lambda hosts: False)
     monkeypatch.setattr(rotated, "seeks_symmetry", lambda tasks: True)
-
-
-def circulant(servers, steps, rates):
-    source = np.repeat(np.arange(servers), len(steps))
-    target = (source + np.tile(steps, servers)) % servers
-    rate = np.tile(rates, servers)
-    return Network.from_links("circulant", servers, 0, source, target, rate, LAG)
 
 
 def on_demand(name, network, rings=None):
@@ -155,7 +148,7 @@ def test_one_task_takes_the_time_of_its_images(data):
     )
     ring = tuple(range(servers))
     fabrics = [
-        on_demand("circulant", circulant(servers, steps, rates), {ring: (ring,)}),
+        on_demand("circulant", circulant_network(servers, steps, rates), {ring: (ring,)}),
         on_demand("ideal", ideal_switch(servers, 5e10, LAG)[0]),
     ]
     for fabric in fabrics:
@@ -183,7 +176,7 @@ def test_plans_of_presets_take_the_same(model, name):
 
 @pytest.mark.parametrize("steps", [[1, 3], [1, 5, 7]])
 def test_one_pair_of_hosts_is_routed_for_all_its_images(steps):
-    fabric = on_demand("circulant", circulant(16, steps, [1e10] * len(steps)))
+    fabric = on_demand("circulant", circulant_network(16, steps, [1e10] * len(steps)))
     # Alike after a rotation by four servers, on a network that allows any.
     sends = [(v, (v + 2 + v % 4) % 16, 1e6 * (1 + v % 4)) for v in range(16)]
     passes = [(TaskKind.COMPUTE, v, -1, 1e-3, 0.0) for v in range(16)]
@@ -239,7 +232,7 @@ def test_dependencies_tell_images_apart():
 @pytest.mark.parametrize(
     ("network", "period"),
     [
-        (circulant(12, [1, 5], [1e9, 2e9]), 1),
+        (circulant_network(12, [1, 5], [1e9, 2e9]), 1),
         (ideal_switch(6, 1e9, LAG)[0], 1),
         (merged_fat_tree(16, 1e9, LAG)[0], 4),
         (merged_fat_tree(54, 1e9, LAG)[0], 9),

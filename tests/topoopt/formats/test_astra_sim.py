@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import yaml
 from small_layouts import shared_layout_plan, shared_spanning_plan
+from small_networks import circulant_network
 from small_plans import shared_plan
 from trace_interpreter import run_traces
 
 from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
-from routing.network import Network
 from routing.paths import ecmp_routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_tasks
@@ -28,12 +28,7 @@ RATE = 12.5e9
 
 
 def circulant(hosts, steps, cables=1):
-    i = np.arange(hosts)
-    network = Network.from_links(
-        "circulant", hosts, 0,
-        np.concatenate([i for _ in steps]), np.concatenate([(i + p) % hosts for p in steps]),
-        RATE, 1e-6,
-    )  # fmt: skip
+    network = circulant_network(hosts, steps, RATE)
     if cables == 1:
         return network
     wide = np.where((network.target - network.source) % hosts == steps[0], cables, 1)
