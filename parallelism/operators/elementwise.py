@@ -12,7 +12,17 @@ from parallelism.operators.shapes import Tensor, windows
 def pool(
     build: GraphBuilder, name: str, x: Tensor, kernel: int, *, stride: int = 1, padding: int = 0
 ) -> Tensor:
-    """Maximum or average pooling with a square window."""
+    """Maximum or average pooling with a square window.
+
+    Parameters
+    ----------
+    build : GraphBuilder
+    name : str
+    x : Tensor
+        ``(channels, height, width)``.
+    kernel, stride, padding : int
+        As in `windows`.
+    """
     where = f"pool {name!r}"
     channels, shape = x.channels, (x.channels, *windows(where, x, kernel, stride, padding))
     outputs = channels * shape[1] * shape[2]

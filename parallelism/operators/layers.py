@@ -21,6 +21,7 @@ def dense(
 
     Parameters
     ----------
+    build : GraphBuilder
     name : str
     x : Tensor
         ``(features,)`` or ``(positions, features)``.
@@ -65,7 +66,20 @@ def conv2d(
     padding: int = 0,
     bias: bool = True,
 ) -> Tensor:
-    """Two-dimensional convolution with a square kernel, activation fused."""
+    """Two-dimensional convolution with a square kernel, activation fused.
+
+    Parameters
+    ----------
+    build : GraphBuilder
+    name : str
+    x : Tensor
+        ``(channels, height, width)``.
+    out : int
+        Output channels.
+    kernel, stride, padding : int
+        As in `windows`.
+    bias : bool, optional
+    """
     where = f"conv2d {name!r}"
     check_counts(where, out_channels=out)
     channels, shape = x.channels, (out, *windows(where, x, kernel, stride, padding))
@@ -99,6 +113,7 @@ def embedding(
 
     Parameters
     ----------
+    build : GraphBuilder
     name : str
     rows, dim : int
         Extents of the table.
@@ -142,6 +157,7 @@ def attention(
 
     Parameters
     ----------
+    build : GraphBuilder
     name : str
     query : Tensor
         ``(positions, features)``.

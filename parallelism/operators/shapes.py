@@ -104,6 +104,23 @@ def check_shape(where: str, shape: Sequence[int]) -> tuple[int, ...]:
 def windows(where: str, x: Tensor, kernel: int, stride: int, padding: int) -> tuple[int, int]:
     """Return how many positions a square window takes along height and width of an image.
 
+    Parameters
+    ----------
+    where : str
+        The operator, named in messages.
+    x : Tensor
+        ``(channels, height, width)``.
+    kernel : int
+        Height and width of the window.
+    stride : int
+        From one position to the next.
+    padding : int
+        Added on every side.
+
+    Returns
+    -------
+    tuple of int
+
     Raises
     ------
     InputError

@@ -69,11 +69,11 @@ class Annealer:
         progress = self.made / self.period
         self.made += 1
         change = propose_region(self.space, self.regions, self.strategy, rng)
-        luck = rng.random()
+        uniform = rng.random()
         if not change:
             return True
         candidate = self.strategy.replace(change)
-        limit = self.acceptance.threshold(self.time, luck, progress)
+        limit = self.acceptance.threshold(self.time, uniform, progress)
         time = score(candidate, limit)
         if time <= limit and math.isfinite(time):
             self.strategy, self.time = candidate, time

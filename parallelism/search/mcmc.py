@@ -28,7 +28,7 @@ class Acceptance:
     end: float = 0.0005
     absolute_alpha: float | None = None
 
-    def threshold(self, current: float, luck: float, progress: float) -> float:
+    def threshold(self, current: float, uniform: float, progress: float) -> float:
         """Return the largest proposed time that is accepted.
 
         Accepting with probability p(t') is the same as accepting when a uniform number is
@@ -39,7 +39,7 @@ class Acceptance:
         ----------
         current : float
             Seconds.
-        luck : float
+        uniform : float
             A uniform random number in [0, 1).
         progress : float
             Share of the chain's steps already made.
@@ -49,7 +49,7 @@ class Acceptance:
         float
             Seconds.
         """
-        surprise = -math.log(luck) if luck > 0 else math.inf
+        surprise = -math.log(uniform) if uniform > 0 else math.inf
         if self.absolute_alpha is not None:
             return current + surprise / self.absolute_alpha * 1e-3
         temperature: float = self.start * (self.end / self.start) ** progress
@@ -182,11 +182,11 @@ class Chain:
             Only FlexFlow's moves.
         """
         change = propose(space, self.strategy, rng, plain=plain)
-        luck = rng.random()
+        uniform = rng.random()
         if not change:
             return
         candidate = self.strategy.replace(change)
-        limit = acceptance.threshold(self.time, luck, progress)
+        limit = acceptance.threshold(self.time, uniform, progress)
         time = score(candidate, limit)
         if time <= limit and math.isfinite(time):
             self.strategy, self.time = candidate, time

@@ -147,10 +147,10 @@ class Regions:
         ----------
         rng : numpy.random.Generator
         """
-        kind, luck = rng.random(), int(rng.integers(2**31))
-        index = luck % self.count
+        kind, drawn = rng.random(), int(rng.integers(2**31))
+        index = drawn % self.count
         if kind < 0.3 and self.branches:
-            return self.branches[luck % len(self.branches)]
+            return self.branches[drawn % len(self.branches)]
         if kind < 0.45:
             return self.alike[index]
         if kind < 0.55:

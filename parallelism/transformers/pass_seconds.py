@@ -68,6 +68,20 @@ def part_seconds(
     (`exposed_seconds`). Each of the tensor group's holds the rank up by ``collective_s``, and by
     the ``copies`` of what it gathers or scatters. Gathering inputs again (``weight``) hides
     behind products. What hides costs its share of ``sending``.
+
+    Parameters
+    ----------
+    training : Training
+    costs : PassCosts
+        What a rank computes.
+    messages : iterable of Communication
+        What its groups exchange meanwhile.
+    rates : GpuRates
+    links : Links
+
+    Returns
+    -------
+    PassSeconds
     """
     layout, implementation = training.layout, training.implementation
     groups: tuple[Literal["tensor", "context", "expert"], ...] = ("tensor", "context", "expert")

@@ -35,19 +35,19 @@ def probability(rule, current, proposed, progress):
 @given(
     current=st.floats(1e-4, 1e2),
     factor=st.floats(0.5, 1.5),
-    luck=st.floats(0.0, 1.0, exclude_max=True),
+    uniform=st.floats(0.0, 1.0, exclude_max=True),
     progress=st.floats(0.0, 1.0),
 )
 @settings(max_examples=120, deadline=None)
-def test_threshold_accepts_exactly_when_luck_is_below_the_probability(
-    name, current, factor, luck, progress
+def test_threshold_accepts_exactly_when_a_number_drawn_is_below_the_probability(
+    name, current, factor, uniform, progress
 ):
     rule, proposed = RULES[name], current * factor
     chance = probability(rule, current, proposed, progress)
-    if math.isclose(chance, luck, rel_tol=1e-6, abs_tol=1e-12):
+    if math.isclose(chance, uniform, rel_tol=1e-6, abs_tol=1e-12):
         return
-    limit = rule.threshold(current, luck, progress)
-    assert (proposed <= limit) == (luck < chance)
+    limit = rule.threshold(current, uniform, progress)
+    assert (proposed <= limit) == (uniform < chance)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -71,7 +71,7 @@ def test_relative_acceptance_does_not_depend_on_the_scale():
         assert limit / scale == pytest.approx(rule.threshold(1.0, 0.3, 0.4), rel=1e-12)
 
 
-def test_temperature_falls_and_no_luck_accepts_all():
+def test_temperature_falls_and_a_number_of_zero_accepts_all():
     rule = Acceptance()
     limits = [rule.threshold(1.0, 0.5, p) for p in np.linspace(0, 1, 9)]
     assert limits == sorted(limits, reverse=True) and limits[-1] > 1.0

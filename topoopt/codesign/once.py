@@ -90,6 +90,12 @@ def optimize_once(
     job : Job
     cluster : Cluster
     options : SearchOptions
+    seed : int
+    baselines : iterable of str or BaselineFabric
+        What the plan is compared with.
+    prices : PriceTable, optional
+        The default prices otherwise.
+    progress : callable, optional
     keeper : Keeper, optional
         Keeps the search's state, to go on from.
 

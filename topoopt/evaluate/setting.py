@@ -73,11 +73,9 @@ class Setting:
             )
         return strategy
 
-    def wired(
-        self, strategy: Strategy, name: str, settings: SearchOptions | None = None, seed: int = 0
-    ) -> Pair:
+    def wired(self, strategy: Strategy, name: str, seed: int = 0) -> Pair:
         """Return a strategy that fits on the best topology built for it."""
-        pair = Rewirer(self.problem(settings, seed)).wire(strategy, name)
+        pair = Rewirer(self.problem(seed=seed)).wire(strategy, name)
         assert pair is not None  # without a limit every pair is simulated
         return pair
 

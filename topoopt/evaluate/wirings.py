@@ -55,7 +55,27 @@ def built(
     like: str | None = None,
     selection: Selection = Selection.GEOMETRIC,
 ) -> Topology:
-    """Build the topology for some traffic, with so many ports for rings."""
+    """Build the topology for some traffic.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    traffic : Traffic
+    split : int or None
+        Ports for rings; None: by the paper's formula.
+    surplus : {"matching", "rings"}
+        What ports get that neither rings nor transfers need, as in `find_topology`.
+    ports : PortModel, optional
+        Other ones than the cluster's.
+    like : str, optional
+        The published choices that are repeated, as ``faithful`` of `find_topology`.
+    selection : Selection
+        How generators of rings are chosen.
+
+    Returns
+    -------
+    Topology
+    """
     return find_topology(
         traffic,
         cluster.degree,

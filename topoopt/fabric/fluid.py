@@ -64,16 +64,37 @@ def run_fluid(
 ) -> Run:
     """Run the kernel and return what it found, with counts of its work.
 
-    Parameters and errors are those of `simulate` and `score`; where tasks stand for others, the
-    graph is one of `topoopt.fabric.represented.tasks_over`. Tasks that the limit cut off
-    finish at infinity, and some do if the makespan passes it. With ``foresee`` a run gives up not
-    when it passes the limit, but as soon as a link or a device has been idle for so long that it
-    must; fewer tasks have finished then. With
-    ``resolve_all`` every rate is worked out anew at each change: slower, for tests and benchmarks
-    of the incremental rates. ``collapsed`` says whether symmetric flows
-    are simulated as one (see `collapse`); by default where there are many transfers. With
-    ``exact_classes`` the tolerance is not used where that leaves few. After ``budget`` streams
-    re-solved a run gives up.
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+        Where tasks stand for others, of `topoopt.fabric.represented.tasks_over`.
+    completion_tolerance : float
+        As in `simulate`.
+    limit : float
+        Seconds at which a run gives up. Tasks that it cut off finish at infinity, and some do if
+        the makespan passes it.
+    foresee : bool
+        Give up not when the limit is passed, but as soon as a link or a device has been idle for
+        so long that it must be; fewer tasks have finished then.
+    resolve_all : bool
+        Work out every rate anew at each change: slower, for tests of the incremental rates.
+    collapsed : bool, optional
+        Whether symmetric flows are simulated as one (see `collapse`); by default where there are
+        many transfers.
+    exact_classes : bool
+        Do without the tolerance where that leaves few classes of flows.
+    budget : float
+        Streams re-solved after which a run gives up.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    InputError
+        As `simulate`.
     """
     tolerance = completion_tolerance
     if not 0.0 <= tolerance < 1.0:

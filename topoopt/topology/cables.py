@@ -14,6 +14,16 @@ from topoopt.topology.wiring import DegreeTooSmallError
 def check_rates(hosts: int, bandwidth: float, latency: float, least: int = 2) -> None:
     """Check what all fabrics take.
 
+    Parameters
+    ----------
+    hosts : int
+    bandwidth : float
+        Bytes/s of a cable.
+    latency : float
+        Seconds of a link.
+    least : int
+        Hosts that there must be.
+
     Raises
     ------
     InputError

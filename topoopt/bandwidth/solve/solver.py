@@ -108,7 +108,22 @@ def solution_of(
 ) -> Solution:
     """Return bandwidths as a solution with a lower bound, and multipliers if there are some.
 
-    The multipliers are those of the optimum `priced_at`, by default the bandwidths themselves.
+    Parameters
+    ----------
+    problem : AllocationProblem
+    bandwidth : float64 array, shape (dimensions,)
+    dual : float
+        A lower bound of the objective.
+    bound : Certificate or None
+        Has the multipliers.
+    ties_broken : bool
+        Whether these are the cheapest bandwidths of equal value.
+    priced_at : float64 array, optional
+        The optimum whose multipliers they are, by default ``bandwidth``.
+
+    Returns
+    -------
+    Solution
     """
     value, cost = problem.value(bandwidth), problem.cost_of(bandwidth)
     limits = len(problem.constraints.names)
