@@ -7,10 +7,9 @@ under way in files beside it.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -104,8 +103,10 @@ def co_optimize_with_restarts(
     check_engine(engine, workers)
     # How many run at a time, and where, changes no plan.
     options = replace(options, workers=1, engine=LOCAL)
-    search = {"baselines": baselines, "prices": prices}
-    kept = _Checkpoint(checkpoint, job, cluster, seed, options, search)
+    question = "" if checkpoint is None else _question(
+        job, cluster, options, seed, baselines, prices
+    )  # fmt: skip
+    kept = _Checkpoint(checkpoint, question)
     plans = {place: plan for place, plan in kept.plans.items() if place < restarts}
     todo = [place for place in range(restarts) if place not in plans]
     alone = workers == 1 and engine == LOCAL
@@ -126,8 +127,9 @@ def co_optimize_with_restarts(
             Call(
                 optimize_once,
                 {
-                    "job": job, "cluster": cluster, "options": options, **search,
-                    "seed": restart_seed(seed, place), "progress": report if alone else None,
+                    "job": job, "cluster": cluster, "options": options, "baselines": baselines,
+                    "prices": prices, "seed": restart_seed(seed, place),
+                    "progress": report if alone else None,
                     "keeper": kept.state(place) if engine == LOCAL else None,
                 },
             )
@@ -167,20 +169,12 @@ def _baselines(plans: Mapping[int, Plan], best: int) -> dict[str, Baseline]:
 class _Checkpoint:
     """Finished searches of one question in a file, or nowhere."""
 
-    def __init__(
-        self,
-        path: str | Path | None,
-        job: Job,
-        cluster: Cluster,
-        seed: int,
-        options: SearchOptions,
-        search: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, path: str | Path | None, question: str) -> None:
         self.plans: dict[int, Plan] = {}
         self._path = None if path is None else Path(path)
+        self._question = question
         if self._path is None:
             return
-        self._question = _question(job, cluster, seed, options, search)
         kept = read_answers(self._path, "checkpoint", CHECKPOINT_SCHEMA, self._question)
         for place, plan in kept.items():
             self.plans[int(place)] = parse_plan(json.dumps(plan), f"checkpoint {path}")
@@ -205,11 +199,15 @@ class _Checkpoint:
 
 
 def _question(
-    job: Job, cluster: Cluster, seed: int, options: SearchOptions, search: Mapping[str, Any]
+    job: Job,
+    cluster: Cluster,
+    options: SearchOptions,
+    seed: int,
+    baselines: Iterable[str | BaselineFabric],
+    prices: PriceTable | None,
 ) -> str:
     """Return a hash of everything that an answer depends on, but for the number of restarts."""
-    prices: PriceTable | None = search["prices"]
-    for fabric in search["baselines"]:
+    for fabric in baselines:
         if isinstance(fabric, BaselineFabric):
             raise InputError(
                 f"checkpoint with the fabric {fabric.fabric.name!r} of your own: it cannot be "
@@ -217,6 +215,6 @@ def _question(
             )
     content = question_of(
         job, replace(options, restarts=1), seed, prices, cluster=numbers_of(cluster),
-        baselines=list(search["baselines"]),
+        baselines=list(baselines),
     )  # fmt: skip
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -18,7 +18,8 @@ import numpy as np
 from codesign_base import InfeasibleError, InputError
 from codesign_base.arrays import Ints
 from codesign_base.counted import counted
-from topoopt.topology.groups import FiniteGroup, groups_of_order
+from topoopt.topology.groups import FiniteGroup
+from topoopt.topology.groups_of_order import groups_of_order
 from topoopt.topology.hamiltonian import hamiltonian_cycles, ring_of
 from topoopt.topology.moore import moore_bound
 
@@ -123,7 +124,7 @@ def select_cayley(
 
     Notes
     -----
-    The groups are those of `topoopt.topology.groups.groups_of_order`, cyclic ones with steps that
+    The groups are those of `topoopt.topology.groups_of_order`, cyclic ones with steps that
     are not coprime to n among them. Of a group all sets are tried if there are at most
     ``_MOST_SETS``, otherwise generators are exchanged one at a time, once for every group and again
     from random sets for the best few. In a group of many elements that commute sets are longer,

@@ -38,14 +38,8 @@ from topoopt.topology.cayley_kernels import (
 from topoopt.topology.choosing import RingChooser, Selection
 from topoopt.topology.circulants import select_circulant
 from topoopt.topology.finder import find_topology
-from topoopt.topology.groups import (
-    FiniteGroup,
-    _extensions,
-    abelian_types,
-    extension,
-    groups_of_order,
-    permutation_group,
-)
+from topoopt.topology.groups import FiniteGroup, extension, permutation_group
+from topoopt.topology.groups_of_order import _extensions, abelian_types, groups_of_order
 from topoopt.topology.hamiltonian import hamiltonian_cycles, parity, ring_of
 from topoopt.topology.moore import moore_bound
 from topoopt.topology.network_json import network_graph
