@@ -1,7 +1,7 @@
 """How fast the fabric scores a strategy; run by hand: ``pytest benchmarks/bench_fabric.py``.
 
 The published task graphs are looked for under ``$TOPOOPT_DATA/taskgraphs``; the peak of memory
-that arrays and Python objects take in one run stands in the extra information.
+that arrays and Python objects take in one run is in the extra information.
 
 DLRM-like iterations on circulant networks: tables on half (or all) of the servers send to every
 server and receive gradients back, dense layers run on every server, their gradients are

@@ -2,7 +2,7 @@
 
 Run by hand, with the published graphs under ``$TOPOOPT_DATA/taskgraphs``:
 ``TOPOOPT_DATA=... python -m pytest benchmarks/bench_fbuf.py --benchmark-columns=min,mean``.
-The peak of Python's memory while loading stands in the extra information of each case.
+The peak of Python's memory while loading is in the extra information of each case.
 """
 
 import os

@@ -149,8 +149,8 @@ def kernel(function: _F) -> _F:
 def inner_kernel(function: _F) -> _F:
     """Compile a function that other kernels call, and that makes no arrays.
 
-    Like `kernel`, but its code stands wherever it is called, and it does not count references
-    to the arrays that it is given. Otherwise a call of a few dozen instructions counts each of
+    Like `kernel`, but it is inlined wherever it is called, and does not count references to the
+    arrays that it is given. Otherwise a call of a few dozen instructions counts each of
     them up and down, which takes more time than the work itself. It may call inner kernels only:
     numba would compile other kernels like it. Python cannot call it: the code that takes
     its arguments apart is left out, to compile less.

@@ -17,7 +17,7 @@ from parallelism.transformers.placement import Placement
 Label = tuple[int, Phase, int]
 """Part of the model, phase and microbatch of a task."""
 NOBODY = -(1 << 40)
-"""Stands in a list of tasks to wait for where there is none. It is negative even if moved."""
+"""In a list of tasks to wait for: there is none. It is negative even if it is shifted."""
 
 
 class Mark(NamedTuple):

@@ -1,6 +1,6 @@
 """Compiled edge colouring of bipartite multigraphs by Kempe chains, with links that may be dead.
 
-A colour is a spine. A ToR with more flows than live links stands as several vertices of at most
+A colour is a spine. A ToR with more flows than live links becomes several vertices of at most
 so many flows each; a proper colouring then loads each of its links with at most
 ceil(flows / live links) flows.
 """

@@ -105,7 +105,7 @@ def color(
     """Colour the flows' edges, heaviest first; place what dead links leave over greedily.
 
     A bipartite multigraph of source and target ToRs is coloured with the live spines by Kempe
-    chains that keep off dead links. A ToR with D flows and m live links stands as ceil(D / m)
+    chains that keep off dead links. A ToR with D flows and m live links becomes ceil(D / m)
     vertices, so that no link of it carries more than that many flows (the least possible for
     flows of one size) if no live link is missing at another ToR. Capacities are not looked at,
     except in the repair.

@@ -1,4 +1,4 @@
-"""The cables as a picture of their own: hosts on a circle, a line a cable, colours by port."""
+"""The cables as a separate picture: hosts on a circle, a line a cable, colours by port."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Networks as pictures of their own: SVG files for pages that are not reports."""
+"""Networks as separate pictures: SVG files for pages that are not reports."""
 
 import math
 

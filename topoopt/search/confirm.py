@@ -35,7 +35,7 @@ PACKET_MODEL = "packet-3"
 PACKET_FINALISTS = 120
 """The same where simulations with packet trains go on from them."""
 _RANKED = Transport(reconnect=True)
-# What long trains rank first is theirs by luck as well: some plans take one of two courses, which
+# What long trains rank first may be first by chance: some plans take one of two courses, which
 # packet trains of several lengths show. Of many servers, or much traffic, short ones take minutes.
 _SHORT_TRAINS, _LONG_TRAINS = (16, 8, 4), (32, 24, 16)
 # Much is what takes more events than this in short trains. On many servers an iteration is first
