@@ -162,6 +162,7 @@ def find_topology(
             "leave them at 'geometric' and False to reproduce others' work"
         )
     mode = _checked(traffic, degree, bandwidth, latency, degree_allreduce, faithful)
+    _check_orders(joined, traffic.servers)
     servers = traffic.servers
     kind = port_model(ports)
     everyone = tuple(range(servers))
@@ -279,6 +280,17 @@ def _checked(
         raise InputError(
             f"faithful is {faithful!r}; choose {', '.join(Faithful)}, or leave it out"
         ) from None
+
+
+def _check_orders(joined: Sequence[Group], servers: int) -> None:
+    """Check that rings to be wired first visit different servers, and servers that are there."""
+    for order in joined:
+        if len(order) < 2 or len(set(order)) != len(order):
+            raise InputError(f"joined ring {order} must visit two or more different servers")
+        if not 0 <= min(order) <= max(order) < servers:
+            raise InputError(
+                f"joined ring {order} visits a server that is not of 0 to {servers - 1}"
+            )
 
 
 def _wire(
