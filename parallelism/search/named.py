@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from codesign_base.whole_numbers import divisors
-from parallelism.graph import Mode
+from parallelism.graph import Mode, OperatorKind
 from parallelism.search.space import StrategySpace, legal_degrees
 from parallelism.strategy import OperatorConfig, Strategy
 
@@ -134,6 +134,43 @@ def tensor_parallel(
     return Strategy(tuple(configs)) if changed else None
 
 
+def dense_split(space: StrategySpace, degree: int) -> Strategy | None:
+    """Return data parallelism but for the dense layers of a convolutional network.
+
+    These have most of its parameters and least of its activations.
+
+    Parameters
+    ----------
+    space : StrategySpace
+    degree : int
+        Parts of each dense layer that allows them, by its inputs: what partial sums of the outputs
+        are exchanged is less than the inputs.
+
+    Returns
+    -------
+    Strategy or None
+        None without convolutions, or where no dense layer can be split so.
+
+    References
+    ----------
+    A. Krizhevsky, "One weird trick for parallelizing convolutional neural networks" (2014),
+    section 4; there dense layers are split by their outputs.
+    """
+    operators = space.graph.operators
+    configs = [space.widest()] * len(operators)
+    if not any(op.kind is OperatorKind.CONV2D for op in operators):
+        return None
+    changed = False
+    for index, op in enumerate(operators):
+        if op.kind is OperatorKind.DENSE:
+            choices = space.regular_degrees(index)
+            by_inputs = [c for c in choices if c[1] == degree and c[2] == Mode.REDUCTION]
+            if by_inputs:
+                configs[index] = space.placed(*max(by_inputs))
+                changed = True
+    return Strategy(tuple(configs)) if changed else None
+
+
 def sharded_tables(space: StrategySpace, degree: int) -> Strategy | None:
     """Return data parallelism with each embedding table split over several servers.
 
@@ -245,4 +282,7 @@ def _named(space: StrategySpace) -> dict[str, Strategy]:
             if strategy is not None:
                 name = f"tensor-{degree}" + ("-alternating" if alternate else "")
                 found[name] = strategy
+        strategy = dense_split(space, degree)
+        if strategy is not None:
+            found[f"dense-{degree}"] = strategy
     return found

@@ -12,6 +12,7 @@ from parallelism.rotation import rotated_classes
 from parallelism.search import named
 from parallelism.search.named import (
     data_parallel,
+    dense_split,
     hybrid,
     named_strategies,
     sharded_tables,
@@ -225,3 +226,20 @@ def test_no_tensor_parallelism_where_nothing_divides():
         for op, config in zip(space.graph.operators, shards, strict=True)
         if op.sparse
     )
+
+
+def test_dense_layers_of_a_convolutional_network_are_split_by_their_inputs():
+    space = StrategySpace(FAMILIES["vgg16"], 16, 16 * FAMILIES["vgg16"].batch_per_gpu)
+    split = dense_split(space, 4)
+    assert split is not None
+    for op, config, whole in zip(
+        space.graph.operators, split.configs, data_parallel(space).configs, strict=True
+    ):
+        if op.kind is OperatorKind.DENSE:
+            assert (config.sample, config.parameter, config.mode) == (4, 4, Mode.REDUCTION)
+        else:
+            assert config == whole
+    assert "dense-4" in named_strategies(space)
+    # Elsewhere dense layers are nearly all that has parameters, which other names split.
+    candle = FAMILIES["candle"]
+    assert dense_split(StrategySpace(candle, 4, 4 * candle.batch_per_gpu), 4) is None

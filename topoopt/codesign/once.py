@@ -264,7 +264,10 @@ def _assemble(
         routing = plainest_routing(topology, pair.fabric, tasks, routing, known)
     routes = recorded_routes(pair.fabric, tasks, named=routing in NAMED)
     values, which = np.unique(routes.weights, return_inverse=True)
-    rings = ring_records(topology.rings if topology else ())
+    # Rings over some servers may have been wired for what these exchange.
+    reduced = {*traffic.groups, tuple(range(cluster.servers))}
+    wired = topology.rings if topology else ()
+    rings = ring_records(ring for ring in wired if ring.group in reduced)
     links = link_records(network, rings)
     split = degree_split(links, 0 if alone else cluster.degree)
     jitter = None if packets is None else packets.jitter

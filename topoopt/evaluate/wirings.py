@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from parallelism.family import Family, P
-from parallelism.taskgraph import TaskGraph, Traffic
+from parallelism.taskgraph import Group, TaskGraph, Traffic
 from routing.routes import tabled
 from topoopt.evaluate.drawn import drawn_topologies
 from topoopt.evaluate.problem import Problem
@@ -12,9 +12,9 @@ from topoopt.evaluate.scoring import CHOSEN_UP_TO
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel
 from topoopt.topology.cycles import cycle_wirings, one_way_wirings
-from topoopt.topology.exchange_groups import exchange_wirings
+from topoopt.topology.exchange_groups import exchange_groups, exchange_wirings
 from topoopt.topology.finder import Selection, Topology, find_topology
-from topoopt.topology.split import main_traffic
+from topoopt.topology.split import groups_by_load, main_traffic
 
 _MOST_SPLITS = 10
 
@@ -54,6 +54,7 @@ def built(
     ports: PortModel | None = None,
     like: str | None = None,
     selection: Selection = Selection.GEOMETRIC,
+    joined: tuple[Group, ...] = (),
 ) -> Topology:
     """Build the topology for some traffic.
 
@@ -85,6 +86,7 @@ def built(
         degree_allreduce=split,
         surplus=surplus,
         selection=selection,
+        joined=joined,
         faithful=like,
     )
 
@@ -126,14 +128,38 @@ def wirings(
         # Half the links, twice as fast each: short rounds of small AllReduces.
         yield trunked(cluster, traffic)
     yield from drawn_topologies(cluster, problem.seed)
-    # Groups that all exchange among themselves, as tokens go to experts. For operators this
-    # has made no plan faster, at up to a tenth of the search's time.
-    if problem.family.enumerated:
+    if not problem.family.enumerated:
+        yield from _exchanging(cluster, traffic)
+    else:
+        # Groups that all exchange among themselves, as tokens go to experts. For operators this
+        # has made no plan faster, at up to a tenth of the search's time.
         ports = (cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model)
         yield from exchange_wirings(traffic, *ports)
         yield from cycle_wirings(cluster.servers, *ports)
     # Nor is it slower than on the wiring that the paper describes.
     yield built(cluster, whole, None, like="paper")
+
+
+def _exchanging(cluster: Cluster, traffic: Traffic) -> Iterator[Topology]:
+    """Build topologies with rings of the groups that exchange, and one of all servers or none."""
+    everyone = tuple(range(cluster.servers))
+    # A ring that goes one way has long paths back.
+    ports = PortModel.BIDIRECTIONAL if cluster.degree > 1 else cluster.port_model
+    for groups in exchange_groups(traffic.transfers):
+        for others in ((), (everyone,), (_by_group(traffic),)):
+            for split in (None, cluster.degree):
+                joined = (*others, *groups)
+                yield built(cluster, traffic, split, "rings", ports, joined=joined)
+
+
+def _by_group(traffic: Traffic) -> Group:
+    """Return all servers, those beside each other that the heaviest AllReduce groups hold."""
+    place = dict[int, int]()
+    for number in groups_by_load(traffic):
+        group = traffic.groups[number]
+        if len(group) < traffic.servers and place.keys().isdisjoint(group):
+            place |= dict.fromkeys(group, len(place))
+    return tuple(sorted(range(traffic.servers), key=lambda v: (place.get(v, traffic.servers), v)))
 
 
 def one_way(problem: Problem[Family[P]]) -> Iterator[Topology]:

@@ -6,12 +6,13 @@ that a ring already joins is halved before the matching as if it had been matche
 ports left over, more rings of a group come before more matching where they carry more bytes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.taskgraph import Traffic
+from parallelism.taskgraph import Group, Traffic
 from routing.network import Network
 from topoopt.problem.ports import PortModel, port_model
 from topoopt.topology.cables import check_rates
@@ -94,6 +95,7 @@ def find_topology(
     surplus: str = "matching",
     selection: str = Selection.GEOMETRIC,
     placement: bool = False,
+    joined: Sequence[Group] = (),
     faithful: str | None = None,
 ) -> Topology:
     """Build the network of one job from the traffic of one iteration.
@@ -122,6 +124,9 @@ def find_topology(
         a Cayley graph where its paths are shorter than those of circulant networks.
     placement : bool
         Seat the members of each group on its rings so that heavy transfer pairs come near.
+    joined : sequence of tuple of int
+        Servers in the orders of rings that come before all others, as far as there are ports.
+        They need not reduce anything.
     faithful : {"paper", "artifact"}, optional
         ``"paper"`` undoes the departures named above. ``"artifact"`` wires rings over all
         servers on every port, with the published code's generators.
@@ -157,6 +162,7 @@ def find_topology(
             "leave them at 'geometric' and False to reproduce others' work"
         )
     mode = _checked(traffic, degree, bandwidth, latency, degree_allreduce, faithful)
+    _check_orders(joined, traffic.servers)
     servers = traffic.servers
     kind = port_model(ports)
     everyone = tuple(range(servers))
@@ -174,16 +180,30 @@ def find_topology(
         share = max(needed, degree_for_allreduce(traffic, degree))
     else:
         share = degree_allreduce
-    _wire(wiring, traffic, share, 0, mode, surplus == "matching", chooser)
+    reserved = _join(wiring, joined)
+    share = max(share, reserved)
+    _wire(wiring, traffic, share, reserved, mode, surplus == "matching", chooser)
     # A ring of all servers joins them; asking the cables takes a tenth of a search.
     ringed = any(len(ring.group) == servers for ring in wiring.rings)
     if not ringed and not is_strongly_connected(wiring.cables):
         wiring = Wiring(servers, degree, kind)
         wiring.seat(chooser.arrange(everyone, 1))
         wiring.add_ring(everyone, 1)
-        share = max(share, needed)
-        _wire(wiring, traffic, share, needed, mode, surplus == "matching", chooser)
+        reserved = _join(wiring, joined)
+        share = max(share, reserved)
+        _wire(wiring, traffic, share, reserved, mode, surplus == "matching", chooser)
     return topology_of(wiring, share, bandwidth, latency)
+
+
+def _join(wiring: Wiring, orders: Sequence[Group]) -> int:
+    """Wire a ring in each order that ports are left for; return what some server spent."""
+    for order in orders:
+        group = tuple(sorted(order))
+        if wiring.free(group) >= wiring.ring_ports(group):
+            if group not in wiring.orders:
+                wiring.seat(order)
+            wiring.add_ring(group, 1)
+    return wiring.degree - int(wiring.free_out.min())
 
 
 def topology_of(wiring: Wiring, share: int, bandwidth: float, latency: float) -> Topology:
@@ -260,6 +280,17 @@ def _checked(
         raise InputError(
             f"faithful is {faithful!r}; choose {', '.join(Faithful)}, or leave it out"
         ) from None
+
+
+def _check_orders(joined: Sequence[Group], servers: int) -> None:
+    """Check that rings to be wired first visit different servers, and servers that are there."""
+    for order in joined:
+        if len(order) < 2 or len(set(order)) != len(order):
+            raise InputError(f"joined ring {order} must visit two or more different servers")
+        if not 0 <= min(order) <= max(order) < servers:
+            raise InputError(
+                f"joined ring {order} visits a server that is not of 0 to {servers - 1}"
+            )
 
 
 def _wire(

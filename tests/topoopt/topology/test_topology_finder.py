@@ -121,6 +121,33 @@ def test_any_split_can_be_asked_for(
     assert topology.degree_allreduce == share or (1 in reserved and share < 2)
 
 
+@settings(max_examples=60, deadline=None)
+@given(traffics(), st.integers(2, 6), st.sampled_from(PortModel), st.data())
+def test_rings_asked_for_come_first_as_far_as_there_are_ports(
+    traffic: Traffic, degree: int, ports: PortModel, data: st.DataObject
+) -> None:
+    n = traffic.servers
+    orders = [
+        tuple(data.draw(st.permutations(range(n)))[: data.draw(st.integers(2, n))])
+        for _ in range(data.draw(st.integers(1, 3)))
+    ]
+    topology = find_topology(traffic, degree, 1.0, ports=ports, joined=orders)
+    network = topology.network
+    graph = network_graph(network)
+    assert nx.is_strongly_connected(graph)
+    assert network.out_degree().max() <= degree
+    assert network.in_degree().max() <= degree
+    used = Counter(
+        hop for ring in topology.rings for hop in pairwise((*ring.members, ring.members[0]))
+    )
+    assert all(count <= graph[a][b]["cables"] for (a, b), count in used.items())
+    # The first has its ports even where a ring of all servers must be wired, too.
+    if degree >= 4:
+        wired = {ring.members for ring in topology.rings}
+        first = orders[0]
+        assert {first[i:] + first[:i] for i in range(len(first))} & wired
+
+
 @pytest.mark.parametrize("n", [2, 3, 97, 101, 128, 150, 199, 200])
 @pytest.mark.parametrize("ports", list(PortModel))
 @pytest.mark.parametrize("degree", [2, 3, 4, 8])
@@ -313,5 +340,9 @@ def test_bad_input_is_named() -> None:
         find_topology(traffic, 2, 1.0, faithful="thesis")
     with pytest.raises(InputError, match="names server 9 of 4"):
         find_topology(traffic_from(4, {(0, 9): 1.0}), 2, 1.0)
+    with pytest.raises(InputError, match="two or more different servers"):
+        find_topology(traffic, 2, 1.0, joined=[(0, 1, 0)])
+    with pytest.raises(InputError, match="not of 0 to 3"):
+        find_topology(traffic, 2, 1.0, joined=[(0, 4)])
     with pytest.raises(InputError, match="sorted"):
         find_topology(traffic_from(4, {(1, 0): 1.0}), 2, 1.0)
