@@ -1,6 +1,6 @@
 """Activations that layers and parts of a model keep for their backward passes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from parallelism.transformers.shares import done_again, gathered_width, kv_heads_of
@@ -221,13 +221,7 @@ def part_activations(training: Training, part: Part) -> float:
     keeps as much, and inputs of two norms and of its projection, which is twice as wide.
     """
     model, layout, implementation = training.model, training.layout, training.implementation
-    kept = 0.0
-    for layer, count in part.kinds(model):
-        one = layer_activations(training, layer)
-        if layout.recompute == "full":
-            kept += count * one.input
-        else:
-            kept += count * (one.rest + one.core - not_kept(training, one))
+    kept = sum(count * _layer_kept(training, layer) for layer, count in part.kinds(model))
     own = training.own_tokens * model.hidden
     if part.embedding and implementation.dropout:
         kept += own
@@ -238,6 +232,30 @@ def part_activations(training: Training, part: Part) -> float:
         kept += min(4.0, implementation.logit_bytes) * (1 + model.mtp_layers) * (logits + outputs)
         kept += model.mtp_layers * 6.0 * model.dense_bytes * own
     return kept
+
+
+def part_deferred(training: Training, part: Part) -> float:
+    """Return the bytes that a part keeps between its backward pass and gradients of its weights.
+
+    These need inputs and output gradients of products, about what the layers keep if nothing but
+    scores is computed again (Qi et al., Zero Bubble Pipeline Parallelism, 2023, section 3.2: 32 of
+    34 + 5 a s / h times s b h bytes): what was computed again stays.
+    """
+    layout = replace(training.layout, recompute="none", modules=())
+    plain = replace(training, layout=layout)
+    kept = part_activations(training, part)
+    for layer, count in part.kinds(training.model):
+        grown = layer_activations(plain, layer).rest - _layer_kept(training, layer)
+        kept += count * max(0.0, grown)
+    return kept
+
+
+def _layer_kept(training: Training, layer: int) -> float:
+    """Return the bytes that one layer keeps of one microbatch for its backward pass."""
+    one = layer_activations(training, layer)
+    if training.layout.recompute == "full":
+        return one.input
+    return one.rest + one.core - not_kept(training, one)
 
 
 def not_kept(training: Training, one: LayerActivations) -> float:

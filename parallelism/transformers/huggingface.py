@@ -45,8 +45,8 @@ _ARCHITECTURAL: Mapping[str, tuple[object, ...]] = {
         "num_kv_shared_layers", "num_local_experts", "num_mtp_layers", "num_mtp_modules",
         "pruned_heads", "q_lora_rank", "qk_layernorm", "qkv_bias", "routed_expert_hidden_size",
         "shared_expert_intermediate_size", "shared_intermediate_size", "sliding_window",
-        "text_config", "type_vocab_size", "use_bias", "use_cla", "use_qk_norm", "use_qkv_bias",
-        "vision_config", "word_embed_proj_dim",
+        "text_config", "type_vocab_size", "use_bias", "use_bidirectional_attention", "use_cla",
+        "use_qk_norm", "use_qkv_bias", "vision_config", "word_embed_proj_dim",
     ), ()),
     "attn_type_list": (1,),
     "index_topk_freq": (1,),
@@ -153,6 +153,8 @@ def transformer_from_config(
         raise (error if where in text else InputError(f"{where}: {text}")) from None
     if described.get("gated"):
         config.refuse("hidden_act", "relu2")
+    if described.get("causal", True):
+        config.expect("is_causal", True, because="only causal attention is known; give true")
     described = {"mtp_layers": modules_of(config)} | described
     if config.value("use_sliding_window") is False:
         config.ignore("sliding_window")

@@ -7,7 +7,12 @@ from functools import lru_cache
 import numpy as np
 
 from codesign_base.arrays import Floats
-from parallelism.transformers.activations import layer_activations, not_kept, part_activations
+from parallelism.transformers.activations import (
+    layer_activations,
+    not_kept,
+    part_activations,
+    part_deferred,
+)
 from parallelism.transformers.schedules import PipelineSchedule
 from parallelism.transformers.stages import (
     Part,
@@ -56,12 +61,15 @@ class MemoryUse:
 
 
 @lru_cache(maxsize=256)
-def _known_activations(training: Training) -> dict[object, float]:
-    """Return where the bytes of parts are kept that are asked for again under other schedules."""
+def _known_activations(training: Training) -> dict[object, tuple[float, float]]:
+    """Return where the bytes of parts are kept that are asked for again under other schedules.
+
+    What is kept for the backward pass, and what that keeps for gradients of weights.
+    """
     return {}
 
 
-def peak_held(schedule: PipelineSchedule, held: Floats) -> Floats:
+def peak_held(schedule: PipelineSchedule, held: Floats, deferred: Floats | None = None) -> Floats:
     """Return the most bytes that each rank's activations take at once.
 
     Parameters
@@ -69,6 +77,9 @@ def peak_held(schedule: PipelineSchedule, held: Floats) -> Floats:
     schedule : PipelineSchedule
     held : float64 array, shape (stages * chunks,)
         Bytes that each part keeps of one microbatch.
+    deferred : float64 array, shape (stages * chunks,), optional
+        Bytes that it keeps after the backward pass, where gradients of weights are passes of their
+        own; by default the same.
 
     Returns
     -------
@@ -76,7 +87,8 @@ def peak_held(schedule: PipelineSchedule, held: Floats) -> Floats:
     """
     from parallelism.transformers.timeline_kernels import most_held
 
-    return most_held(schedule.passes, schedule.parts, schedule.split_backward, held)
+    after = held if deferred is None else deferred
+    return most_held(schedule.passes, schedule.parts, schedule.split_backward, held, after)
 
 
 def state_bytes(training: Training, weights: WeightCount) -> tuple[float, float, float]:
@@ -126,9 +138,10 @@ def memory_use(training: Training, schedule: PipelineSchedule) -> tuple[MemoryUs
         part = parts[first]
         key = (part.kinds(model), part.embedding, part.head)
         if key not in known:
-            known[key] = part_activations(training, part)
+            known[key] = part_activations(training, part), part_deferred(training, part)
         kept[first] = known[key]
-    activations = peak_held(schedule, np.array([kept[first] for first in alike]))
+    held, deferred = np.array([kept[first] for first in alike]).T
+    activations = peak_held(schedule, held, deferred)
     found = []
     rooms: dict[tuple[int, ...], float] = {}
     for stage, weights in enumerate(stage_weights(model, layout)):
@@ -136,7 +149,7 @@ def memory_use(training: Training, schedule: PipelineSchedule) -> tuple[MemoryUs
         mine = schedule.parts[stage].tolist()
         own = tuple(alike[part] for part in mine)
         if own not in rooms:
-            rooms[own] = _buffers(training, [parts[part] for part in mine])
+            rooms[own] = _buffers(training, [parts[part] for part in mine], schedule.split_backward)
         buffers = rooms[own]
         moving = float(activations[stage]) + buffers
         runtime = implementation.runtime_bytes + (implementation.held - 1.0) * moving
@@ -144,13 +157,14 @@ def memory_use(training: Training, schedule: PipelineSchedule) -> tuple[MemoryUs
     return tuple(found)
 
 
-def _buffers(training: Training, parts: Sequence[Part]) -> float:
+def _buffers(training: Training, parts: Sequence[Part], split_backward: bool) -> float:
     """Room of work that passes: the largest layer's, and what is received.
 
     A layer's input gathered over the tensor group; the loss of one microbatch; two received
     outputs or gradients; with ZeRO 3, the gathered weights of the layer at work and of the
     next; with ZeRO 2 and 3, the gradients of the layer at work, before they are scattered; what
-    is computed again; an indexer's scores of all keys in FP32.
+    is computed again, of which activations have what gradients of weights need where these are
+    passes of their own; an indexer's scores of all keys in FP32.
     """
     model, layout, implementation = training.model, training.layout, training.implementation
     tokens, element = training.tokens, training.element
@@ -170,7 +184,9 @@ def _buffers(training: Training, parts: Sequence[Part]) -> float:
         if model.has_indexer(layer):
             scores = 4.0 * tokens * training.sequence
         one = layer_activations(training, layer)
-        if layout.recompute == "full":
+        if split_backward:
+            again = max(again, one.core if layout.recompute in ("full", "selective") else 0.0)
+        elif layout.recompute == "full":
             again = max(again, one.rest + one.core)
         elif layout.recompute == "modules":
             every = layer_activations(plain, layer)

@@ -110,7 +110,7 @@ def pass_sequence(passes: Ints, parts_of: Ints, microbatches: int) -> Ints:
 
 
 @kernel
-def most_held(passes: Ints, parts_of: Ints, split: bool, held: Floats) -> Floats:
+def most_held(passes: Ints, parts_of: Ints, split: bool, held: Floats, deferred: Floats) -> Floats:
     """Return the most that each stage holds at once of what its passes keep.
 
     Parameters
@@ -118,9 +118,11 @@ def most_held(passes: Ints, parts_of: Ints, split: bool, held: Floats) -> Floats
     passes, parts_of
         As in `pass_ends`.
     split : bool
-        What a forward pass keeps is held until the weight pass, not the backward pass, has ended.
+        Something is held until the weight pass, not the backward pass, has ended.
     held : float64 array, shape (parts,)
         What a forward pass of each part keeps.
+    deferred : float64 array, shape (parts,)
+        What a backward pass keeps for the weight pass in its place, if ``split``.
 
     Returns
     -------
@@ -132,10 +134,13 @@ def most_held(passes: Ints, parts_of: Ints, split: bool, held: Floats) -> Floats
     for stage in range(stages):
         now = 0.0
         for at in range(length):
-            size = held[parts_of[stage, passes[stage, at, 1]]]
-            if passes[stage, at, 0] == 0:
-                now += size
-                most[stage] = max(most[stage], now)
-            elif passes[stage, at, 0] == last:
-                now -= size
+            part = parts_of[stage, passes[stage, at, 1]]
+            kind = passes[stage, at, 0]
+            if kind == 0:
+                now += held[part]
+            elif kind == last:
+                now -= deferred[part] if split else held[part]
+            else:
+                now += deferred[part] - held[part]
+            most[stage] = max(most[stage], now)
     return most

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from codesign_base.counted import counted
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.layout import LOOPED, Layout
+from parallelism.transformers.layout import LOOPED, SPLIT, Layout
 from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.records import LayoutQuestion
 from parallelism.transformers.stages import parts_of
@@ -120,6 +120,11 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
                 f"torchtitan reads the order of passes from {PIPELINE_FILE} in the directory in "
                 "which it starts, since PyTorch has no schedule "
                 f"{layout.schedule!r}"
+            )
+        if layout.schedule in SPLIT and stack != "fsdp2-eager":
+            notes.append(
+                f"PyTorch cannot run models of torch.compile by schedule {layout.schedule!r}; "
+                "--stack fsdp2-eager plans without it"
             )
         lines.append(f'pipeline_parallel_schedule = "{schedule}"')
         lines.append(f"pipeline_parallel_microbatch_size = {layout.microbatch}")

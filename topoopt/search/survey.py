@@ -206,7 +206,8 @@ def survey(
             f"model {family.model.name!r} does not fit: the least of "
             f"{counted(len(layouts), 'layout')} needs {least / 1e9:.4g} GB on a GPU that has "
             f"{family.memory_limit / 1e9:.4g} GB to use; give more servers, GPUs with more memory, "
-            f"a shorter sequence, or {_more_kinds(family)}"
+            f"a shorter sequence, or {_more_kinds(family)}",
+            fields=tuple(family.choices.asked),
         )
     order = sorted(range(len(found)), key=lambda i: (found[i].estimate_s, i))
     return Survey(
@@ -218,8 +219,8 @@ def survey(
 
 
 def _more_kinds(family: LayoutFamily) -> str:
-    asked = ", ".join(family.choices.asked)
-    return f"other values of {asked}" if asked else "fewer samples in an iteration"
+    asked = " or ".join(family.choices.asked)
+    return f"{asked} other values" if asked else "fewer samples in an iteration"
 
 
 def lowest_bound(problem: Problem[LayoutFamily], bounded: Sequence[Bounded]) -> Bound:

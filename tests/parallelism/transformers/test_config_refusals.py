@@ -19,6 +19,7 @@ LLAMA = llama_like("llama", 2, 64, 4, 2, 96, 99)
 UNKNOWN = {
     "index_topk": 2048, "indexer_types": ["full"], "index_topk_pattern": "F", "index_topk_freq": 4,
     "attn_output_gate": True, "attn_type_list": [0, 1], "use_cla": True,
+    "use_bidirectional_attention": True,
     "num_kv_shared_layers": 3, "hybrid_override_pattern": "M-*", "moe_layer_freq": [0, 1],
     "num_experts_per_tok": 2, "lm_head_bias": True, "hidden_act": "relu2", "sliding_windows": [64],
     "mtp_num_hidden_layers": 1, "num_mtp_modules": 3, "num_mtp_layers": 2,
@@ -44,6 +45,7 @@ def test_fields_of_other_architectures_may_say_that_they_are_not_used(field, not
         {"moe_layer_freq": 1}, {"attn_type_list": [1] * 2}, {"sliding_windows": [0] * 2},
         {"layer_types": ["full_attention"] * 2}, {"layers_block_type": ["attention"] * 2},
         {"block_configs": []}, {"num_mtp_modules": 3, "use_mtp": False}, {"hidden_act": "silu"},
+        {"is_causal": True},
     ],
 )  # fmt: skip
 def test_values_that_change_nothing_are_read(harmless: dict[str, Any]) -> None:
@@ -120,6 +122,12 @@ def test_the_classes_of_transformers_are_no_contradiction() -> None:
 def test_parts_without_a_gate_may_square_what_is_positive() -> None:
     data = LLAMA | {"model_type": "nemotron"}
     assert parse(data | {"hidden_act": "relu2"}) == parse(data)
+
+
+def test_tokens_that_look_ahead_are_refused() -> None:
+    """As models of embeddings made from decoders say it: all scores count, not half of them."""
+    with pytest.raises(InputError, match="'is_causal' is false; only causal attention is known"):
+        parse(LLAMA | {"is_causal": False})
 
 
 @pytest.mark.parametrize("kind", ["glm4_moe", "dots1"])

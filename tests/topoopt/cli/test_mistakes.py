@@ -63,6 +63,11 @@ CASES = {
         ["with --microbatch 3, --recompute none, modules, --pipeline-schedule gpipe; give",
          "gpipe; give --microbatch other values, or leave it out"],
     ),
+    "too large": (
+        ["plan", "llama3-70b", *CLUSTER[2:], "--servers", "1", "--global-batch", "8",
+         "--tensor", "8", "--pipeline-schedule", "1f1b", "--context", "1", "-q"],
+        ["does not fit", "or --tensor or --context or --pipeline-schedule other values"],
+    ),
     "length of other samples": (
         ["plan", "dlrm-16", *CLUSTER, "--sequence", "5"],
         ["--sequence is 5, but the model is an operator graph", "leave it out"],

@@ -266,6 +266,11 @@ def test_torchtitan_reads_orders_that_pytorch_has_no_name_for(schedule, chunks, 
     read = split.get("pipeline_parallel_schedule_csv")
     assert read == (None if schedule in ("interleaved", "1f1b") else "pipeline.csv")
     assert any("pipeline.csv" in note for note in notes) == (read is not None)
+    # Gradients of weights apart from those of inputs need autograd's graph (PyTorch, issue 161904).
+    assert any("of torch.compile" in note for note in notes) == (schedule == "zero-bubble")
+    eager = replace(plan.job, implementation=get_stack("fsdp2-eager"))
+    notes = torchtitan(plan, eager, plan.parallelization.layout)[1]
+    assert not any("torch.compile" in note for note in notes)
 
 
 def test_folded_pipelines_are_torchtitan_s():
