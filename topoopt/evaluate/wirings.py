@@ -72,6 +72,8 @@ def built(
         The published choices that are repeated, as ``faithful`` of `find_topology`.
     selection : Selection
         How generators of rings are chosen.
+    joined : tuple of tuple of int
+        Orders of rings that come before all others.
 
     Returns
     -------
