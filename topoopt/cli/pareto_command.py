@@ -1,5 +1,6 @@
 """`topoopt pareto`: which cluster to buy."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from codesign_base.paths import make_directory
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
@@ -89,9 +91,7 @@ def pareto_command(
 
     def keep(point: "Point", plan: "Plan") -> None:
         if save_plans is not None:
-            gbps = f"{point.bandwidth_bytes_per_s * 8e-9:g}"
-            name = f"{point.servers}-servers-{point.degree}x{gbps}Gbps.json"
-            plan.save(save_plans / name)
+            plan.save(save_plans / _plan_file(point))
 
     with common.progress_reports(quiet) as progress:
         found = explore(
@@ -110,9 +110,24 @@ def pareto_command(
             save_plan=keep,
             progress=progress,
         )
+    if save_plans is not None:
+        planned = [design for design in found.designs if design.state == "planned"]
+        lacking = [d for d in planned if not (save_plans / _plan_file(d.point)).exists()]
+        if lacking:
+            print(
+                f"note: {save_plans} lacks {len(lacking)} of {counted(len(planned), 'plan')}: "
+                f"{store} holds these designs without plans; leave out --store to make them again",
+                file=sys.stderr,
+            )
     if as_json:
         common.print_json(found.to_dict())
     else:
         print(found.summary())
     if not found.interrupted and (why := none_planned(found.designs)):
         raise InfeasibleError(why)
+
+
+def _plan_file(point: "Point") -> str:
+    """Return the name of the file of a point's plan."""
+    gbps = f"{point.bandwidth_bytes_per_s * 8e-9:g}"
+    return f"{point.servers}-servers-{point.degree}x{gbps}Gbps.json"

@@ -42,7 +42,9 @@ CLUSTER: Options = {
 
 SPENDING: Options = {
     "objective": option(str, "time", "time, or cost-time: cost times time of a sample."),
-    "max_cost": option(float | None, None, "US dollars that the network may cost."),
+    "max_cost": option(
+        float | None, None, "US dollars that the network, and servers that have a price, may cost."
+    ),
     "max_ports": option(int | None, None, "Ports that all servers together may use."),
 }
 """What a cluster should be good at, and may take."""

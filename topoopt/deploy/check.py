@@ -144,8 +144,21 @@ def _panels(made: Deployment, files: Files) -> Iterator[str]:
     names = [cable.name for cable in cables.values()]
     planned = [row.name for row in read_cables({"cables.csv": cables_csv(made)})]
     if sorted(names) != sorted(planned):
-        yield "cables.csv: the names of cables are not those of the plan"
+        yield "cables.csv: the names of cables are not those of the plan" + _left_out(
+            set(names), set(planned)
+        )
     yield from _cross_connects(made, files, list(cables.values()))
+
+
+def _left_out(given: set[str], planned: set[str]) -> str:
+    """Return how to check files of fewer cables: those of `topoopt deploy --without`."""
+    lacking = sorted(planned - given)
+    if given - planned or not lacking:
+        return ""
+    options = " ".join(f"--without {name}" for name in lacking[:4])
+    more = " and so on" if len(lacking) > 4 else ""
+    names = ", ".join(lacking[:4])
+    return f": {names}{more} lacking; files without them are checked with {options}{more}"
 
 
 def _cross_connects(made: Deployment, files: Files, cables: list[CableRow]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The cables as a separate picture: hosts on a circle, a line a cable, colours by port."""
+"""The cables as a picture: hosts on a circle, lines coloured by the port of their first end."""
 
 import math
 
@@ -66,9 +66,10 @@ def cabling_svg(made: Deployment) -> str:
                 orient="auto"),
     )  # fmt: skip
     ports = [
-        element("text", f"port {p}", x="10", y=str(24 + 20 * p), fill=_COLOURS[p % len(_COLOURS)])
-        for p in range(made.degree)
-    ]
+        element("text", f"first end in port {p}", x="10", y=str(24 + 20 * place),
+                fill=_COLOURS[p % len(_COLOURS)])
+        for place, p in enumerate(sorted({cable.source[1] for cable in made.cabling.cables}))
+    ]  # fmt: skip
     title = f"{counted(len(lines), 'cable')} of {counted(len(seats), 'server')}"
     return element(
         "svg", element("title", title), tip, lines, dots,

@@ -5,6 +5,7 @@ import shlex
 from codesign_base.counted import counted
 from topoopt.codesign.comparison import Comparison
 from topoopt.plan.summary import bounded_noun
+from topoopt.problem.reconfiguration import RECONFIGURABLE
 from topoopt.problem.units import format_bandwidth, format_time
 from topoopt.report.answer import family_noun, servers_text
 from topoopt.report.bars import Bar, bar_table, fabric_cells, times_text
@@ -115,6 +116,8 @@ def _reproduce(comparison: Comparison) -> Html:
         search = "--effort, --confirm, --schedule, --simulated"
     else:
         words += ["--steps", str(comparison.steps)]
+    if set(RECONFIGURABLE) & set(others):
+        search += ", --reconfiguration-delay, --demand-window, --no-forwarding"
     return joined(
         element("p", f"With topoopt {comparison.version}. A comparison records no other "
                 f"options of the job ({job}, ...), the cluster (--ports, --latency, --prices, "

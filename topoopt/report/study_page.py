@@ -1,8 +1,10 @@
 """The report of a folder of plans: of a sweep, or of the clusters that `topoopt pareto` weighed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from codesign_base import InputError
 from codesign_base.counted import counted
@@ -63,23 +65,51 @@ def render_study(plans: Mapping[str, Plan], pages: Mapping[str, str]) -> str:
     str
         An HTML document; the same for the same plans.
     """
-    models = sorted({plan.job.model.name for plan in plans.values()})
+    groups = _alike(plans)
     sections = [
-        Section(f"model-{place}", model, _table([
-            (name, plan, pages[name]) for name, plan in plans.items()
-            if plan.job.model.name == model
-        ]))
-        for place, model in enumerate(models)
-    ]  # fmt: skip
+        Section(f"model-{place}", title, _table([(n, plans[n], pages[n]) for n in names]))
+        for place, (title, names) in enumerate(groups.items())
+    ]
     best = min(plans.values(), key=_of_a_sample)
     answer = (
-        f"{counted(len(plans), 'plan')} of {models[0]}: the fastest takes "
+        f"{counted(len(plans), 'plan')} of {next(iter(groups))}: the fastest takes "
         f"{format_time(_of_a_sample(best))} a sample and costs {dollars(best.cost_usd)}."
-        if len(models) == 1
-        else f"{counted(len(plans), 'plan')} of {counted(len(models), 'model')}."
+        if len(groups) == 1
+        else f"{counted(len(plans), 'plan')} of {counted(len(groups), 'model')}."
     )
-    facts = [("Plans", str(len(plans))), ("Models", ", ".join(models))]
+    facts = [("Plans", str(len(plans))), ("Models", ", ".join(groups))]
     return render_page("topoopt plans", answer, facts, sections)
+
+
+def _alike(plans: Mapping[str, Plan]) -> dict[str, list[str]]:
+    """Return names of plans by model, under a title each; only their times compare.
+
+    Different models may have one name, and a sample is a number of tokens, which may differ.
+    """
+    found: list[tuple[Any, list[str]]] = []
+    for name, plan in plans.items():
+        what = _what_a_sample_takes(plan)
+        for other, names in found:
+            if other == what:
+                names.append(name)
+                break
+        else:
+            found.append((what, [name]))
+    found.sort(key=lambda group: (plans[group[1][0]].job.model.name, group[1]))
+    titles = [plans[names[0]].job.model.name for _, names in found]
+    return {
+        title if titles.count(title) == 1
+        else f"{title} ({titles[: place + 1].count(title)} of {titles.count(title)} of this name)":
+        names
+        for place, (title, (_, names)) in enumerate(zip(titles, found, strict=True))
+    }  # fmt: skip
+
+
+def _what_a_sample_takes(plan: Plan) -> tuple[object, object]:
+    """Return model and tokens of a sample; the batch that a model proposes is none of them."""
+    model = asdict(plan.job.model)
+    model.pop("batch_per_gpu", None)
+    return model, getattr(plan.job, "sequence", None)
 
 
 def _of_a_sample(plan: Plan) -> float:

@@ -63,6 +63,9 @@ def test_routes_go_around_a_dead_cable(place):
     assert "C1," not in (place / "without/cables.csv").read_text()
     refused = run(place / "plan.json", "--check", "--files", place / "without")
     assert isinstance(refused.exception, InputError)
+    assert "C1 lacking; files without them are checked with --without C1;" in str(refused.exception)
+    checked = run(*words, "--check", "--files", place / "without")
+    assert checked.exit_code == 0, checked.output
 
 
 def test_several_dead_cables_are_all_left_out(place):

@@ -258,6 +258,21 @@ def test_the_command(capsys, tmp_path, monkeypatch):
     assert plan.iteration_time_s == planned[0]["iteration_time_s"]
 
 
+def test_plans_that_a_store_lacks_are_said_to_be_missing(tmp_path):
+    words = ["pareto", "dlrm-16", "--servers", "2", "--degree", "1", "--bandwidth", "40Gbps"]
+    words += ["--steps", "0", "-q", "--store", str(tmp_path / "designs.json")]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    folder = tmp_path / "plans"
+    done = CliRunner().invoke(app, [*words, "--save-plans", str(folder)])
+    assert done.exit_code == 0 and not list(folder.iterdir())
+    assert f"note: {folder} lacks 1 of 1 plan: {tmp_path / 'designs.json'} holds" in done.stderr
+    (tmp_path / "designs.json").unlink()
+    done = CliRunner().invoke(app, [*words, "--save-plans", str(folder)])
+    assert len(list(folder.iterdir())) == 1 and "lacks" not in done.stderr
+    done = CliRunner().invoke(app, [*words, "--save-plans", str(folder)])
+    assert "lacks" not in done.stderr  # all are there from before
+
+
 def test_a_grid_without_a_plan_ends_with_the_reason():
     words = ("pareto", "dlrm-16", "--servers", "2", "--degree", "2,3", "--bandwidth", "40Gbps")
     done = CliRunner().invoke(app, [*words, "--max-cost", "1", "--json"])

@@ -117,3 +117,7 @@ def test_the_picture_has_a_line_a_cable_and_a_dot_a_host():
     ends = [f"server-{v} fab{p}" for v, p in (first.source, first.target)]
     assert titles[1] == f"C01: {ends[0]} to and from {ends[1]}"
     assert len(list(top.iter(f"{svg}circle"))) == made.plan.cluster.servers
+    # A line's colour is that of one end, and the other may be in another port.
+    legend = [e.text for e in top.iter(f"{svg}text") if "port" in (e.text or "")]
+    ports = sorted({cable.source[1] for cable in made.cabling.cables})
+    assert legend == [f"first end in port {port}" for port in ports]

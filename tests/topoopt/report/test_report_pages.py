@@ -455,3 +455,11 @@ def test_a_browser_shows_the_page(tmp_path, plan_of, width, dark):
         assert [url for url in page.requests if not url.startswith("data:")] == [f"file://{path}"]
     finally:
         page.close()
+
+
+def test_a_comparison_with_rewired_fabrics_names_the_options_that_it_does_not_record():
+    for fabric, told in (("ocs-reconfig", True), ("expander", False)):
+        cluster = to.Cluster(servers=2, degree=1, bandwidth="100Gbps")
+        options = to.SearchOptions(steps=0, confirm="none")
+        found = to.compare(to.Job(small_dlrm()), cluster, options, fabrics=(fabric,))
+        assert ("--reconfiguration-delay" in render_report(found)) is told

@@ -63,6 +63,32 @@ def test_plans_that_something_cheaper_matches_are_not_in_bold(tmp_path):
     assert [bold for _, _, bold in found] == [True, False]
 
 
+def test_different_models_of_one_name_are_not_compared(tmp_path):
+    """Eight tables instead of four take longer a sample, whatever they cost."""
+    (tmp_path / "in").mkdir()
+    cluster = to.Cluster(servers=2, degree=1, bandwidth="100Gbps")
+    for name, tables in (("few", 2), ("many", 4)):
+        job = to.Job(to.models.dlrm(tables=tables, batch_per_gpu=32))
+        to.co_optimize(job, cluster, FEW, baselines=()).save(tmp_path / "in" / f"{name}.json")
+    write_report(tmp_path / "in", tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert [bold for _, _, bold in rows(page)] == [True, True]
+    assert "2 plans of 2 models." in page
+    for title in ("dlrm (1 of 2 of this name)", "dlrm (2 of 2 of this name)"):
+        assert title in page
+
+
+def test_plans_of_one_model_by_several_batches_are_compared(tmp_path):
+    (tmp_path / "in").mkdir()
+    cluster = to.Cluster(servers=2, degree=1, bandwidth="100Gbps")
+    for batch in (32, 64):
+        job = to.Job(to.models.dlrm(tables=2, batch_per_gpu=batch))
+        to.co_optimize(job, cluster, FEW, baselines=()).save(tmp_path / "in" / f"{batch}.json")
+    write_report(tmp_path / "in", tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text()
+    assert [bold for _, _, bold in rows(page)] == [True, False]
+
+
 def test_the_command_writes_the_same_and_refuses_a_folder_without_plans(folder, tmp_path):
     write_report(folder, tmp_path / "a.html")
     run = CliRunner().invoke(app, ["report", str(folder), "-o", str(tmp_path / "b.html")])
