@@ -43,7 +43,7 @@ def _place_tables(space: StrategySpace, configs: list[OperatorConfig]) -> None:
     order += [v for v in range(space.servers) if v not in first]
     load = [0.0] * space.servers
     rank = {server: position for position, server in enumerate(order)}
-    size = {i: graph.parameter_bytes(i) for i in tables}
+    size = {i: max(graph.parameter_bytes(i), 1.0) for i in tables}  # some have none
     looked_up = {i: graph.operators[i].backward_flops for i in tables}
     if len({looked_up[i] / size[i] for i in tables}) > 1:
         every = sum(size.values()), max(sum(looked_up.values()), 1.0)

@@ -133,6 +133,15 @@ def test_hybrid_balances_unequal_tables_as_longest_first_does(rows, servers):
     assert max(load) - min(load) <= largest * (1.0 + 1e-12)
 
 
+@pytest.mark.parametrize("rows", [[0], [0, 0, 0], [0, 100, 7]])
+def test_tables_without_parameters_are_placed_by_their_lookups(rows):
+    """A custom operator of a model file may be sparse and have no parameters of its own."""
+    ops = tuple(table(f"t{i}", n) for i, n in enumerate(rows))
+    strategy = hybrid(StrategySpace(ModelGraph("tables", ops, 1), 2, 2))
+    per_server = Counter(config.servers[0] for config in strategy.configs)
+    assert max(per_server.values()) <= -(-len(rows) // 2)
+
+
 def test_kinds_of_tables_take_turns_where_there_are_many_shards(monkeypatch):
     """So that a rotation by one table of each kind, or two, leaves everything as it is."""
     graph = models.ncf(

@@ -39,8 +39,10 @@ _POOL, _NEAR = 40, 1.1
 _FAR = 5.0
 # Work of a plan's search that ended by its bound counts as so much at least.
 _LEAST_SHARED = 2e7
-# Proposals between two looks at what was gained.
+# Proposals between two looks at what was gained, and in all: of a job of a few small tasks a
+# proposal is so little work that without an end to them they go on for many minutes.
 _SLICE = 25
+_MOST_PROPOSALS = 6000
 
 
 @dataclass
@@ -113,7 +115,8 @@ def best_compared(
     Scored first are the named strategies, the plan's, and those of the pairs that its search kept.
     From the best the searchers of the plan go on, by its score and its rule to stop: where the last
     tenth of all work, the plan's included, gained too little, or after `Effort.compared` of the
-    plan's work. Where packet trains chose the plan, they choose here among as many of the best.
+    plan's work or 6000 proposals. Where packet trains chose the plan, they choose here among as
+    many of the best.
     """
     problem, fabric = search.problem.plain, base.fabric
     packets = search.moves_by_packets and isinstance(fabric, Fabric)
@@ -247,7 +250,7 @@ def _improve(
     before, made = score.work, 0
     most = before + max(effort.compared * shared, effort.least_work)
     gains.note(shared, pairs[0].time)
-    while searchers and not gains.over:
+    while searchers and not gains.over and made < _MOST_PROPOSALS:
         for searcher in list(searchers):
             for _ in range(_SLICE):
                 if score.work >= most:

@@ -17,6 +17,7 @@ from topoopt.evaluate.scoring import Scorer
 from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices
+from topoopt.search import compared
 from topoopt.search.compared import _Remembering, best_compared
 
 
@@ -52,6 +53,27 @@ def test_an_interrupted_search_is_not_gone_on_with(searched):
     finally:
         result.interrupted = False
     assert not seen and np.isfinite(found.time)
+
+
+def test_a_job_of_little_work_a_proposal_does_not_go_on_for_minutes(tmp_path, monkeypatch):
+    """Two operators that need no network, whose plan is proven to be the best at once."""
+    operators = [
+        {"name": "pool", "kind": "pool", "inputs": ["image"], "kernel": 3},
+        {"name": "weights", "kind": "softmax", "inputs": ["scores"]},
+    ]
+    inputs = {"image": [3, 16, 8], "scores": [16, 8]}
+    model = {"name": "m", "batch_per_gpu": 3, "inputs": inputs, "operators": operators}
+    (tmp_path / "m.json").write_text(json.dumps(model))
+    job, cluster = to.Job(to.load_model(tmp_path / "m.json")), to.Cluster(2, 2, "100Gbps")
+    options = SearchOptions(confirm="none", chains=1).settled("operators", 2)
+    searched = search_of(Problem(job.family(2), cluster, options))
+    result = searched.run()
+    assert searched.search.exhausted(result.best.time)
+    base = baseline_fabric("ideal-switch", cluster, default_prices(), 0)
+    monkeypatch.setattr(compared, "_MOST_PROPOSALS", 100)
+    seen = []
+    best_compared(searched.search, base, result, 1, seen.append)
+    assert seen[-1].done == 100
 
 
 def test_a_fabric_is_not_judged_by_what_moves_whole_tables_alone(monkeypatch):
