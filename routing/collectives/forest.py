@@ -7,7 +7,7 @@ branching", 1974; Bérczi and Frank, "Packing arborescences", 2010; Zhao et al.,
 stay shallow; any choice leads to the best rate.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from codesign_base import InfeasibleError
 from routing.collectives.cuts import Arc, Cuts, joined_arcs
@@ -65,41 +65,66 @@ def _pack(links: MemberLinks, rate: GatherRate, name: str) -> tuple[Tree, ...]:
         else:
             root = next(iter(waiting))
             reached, used, copies = (root,), (), waiting.pop(root)
+        cuts, others = _cuts(left, members, waiting, started)
+        ends = list(reached)  # that may have links to hosts not reached
         while len(reached) < len(members):
-            pair, amount = _next_link(left, out, reached, copies, waiting, started, name)
+            pair, amount = _next_link(cuts, others, left, out, reached, ends, copies, name)
+            left[pair] -= amount
             if amount < copies:
                 started.append((reached, used, copies - amount))
                 copies = amount
-            left[pair] -= amount
+                cuts, others = _cuts(left, members, waiting, started)
+            else:
+                cuts.change({pair: left[pair]})
             reached, used = (*reached, pair[1]), (*used, pair)
+            ends.append(pair[1])
         grown += _along(paths, reached[0], used, copies)
     return tuple(grown)
 
 
-def _next_link(
-    left: dict[Arc, int], out: dict[int, list[Arc]], reached: tuple[int, ...], copies: int,
-    waiting: dict[int, int], started: list[tuple[tuple[int, ...], tuple[Arc, ...], int]], name: str,
-) -> tuple[Arc, int]:  # fmt: skip
-    """Return a link that a tree may grow along, and for how many of its copies."""
-    inside = set(reached)
+def _cuts(
+    left: dict[Arc, int], members: Sequence[int], waiting: dict[int, int],
+    started: list[tuple[tuple[int, ...], tuple[Arc, ...], int]],
+) -> tuple[Cuts, int]:  # fmt: skip
+    """Return cuts of what is left for a tree and those after it, and how many these are."""
     others = sum(waiting.values()) + sum(n for *_, n in started)
     # The end that has the data feeds every other tree: a cut behind it counts those that need it.
-    feed = max(out) + 1
+    feed = _feed(members)
     trees: list[tuple[Arc, int]] = [((feed, root), n) for root, n in waiting.items()]
     for at, (hosts, _, n) in enumerate(started, start=feed + 1):
         trees += [((feed, at), n), *(((at, host), n) for host in hosts)]
-    cuts = Cuts(joined_arcs(left.items(), trees, (((here, feed), 0) for here in reached)))
-    for here in reached:
+    ends = (((member, feed), 0) for member in members)
+    return Cuts(joined_arcs(left.items(), trees, ends)), others
+
+
+def _feed(members: Iterable[int]) -> int:
+    """Return the node of `_cuts` that feeds other trees."""
+    return max(members) + 1
+
+
+def _next_link(
+    cuts: Cuts, others: int, left: dict[Arc, int], out: dict[int, list[Arc]],
+    reached: tuple[int, ...], ends: list[int], copies: int, name: str,
+) -> tuple[Arc, int]:  # fmt: skip
+    """Return a link that a tree may grow along, and for how many of its copies.
+
+    Hosts from which none leads on are taken from ``ends``: none ever will.
+    """
+    inside = set(reached)
+    feed = _feed(out)
+    for here in tuple(ends):
         open_links = sorted(
             (pair for pair in out[here] if left[pair] and pair[1] not in inside),
             key=lambda pair: (-left[pair], pair),
         )
         if not open_links:
+            ends.remove(here)
             continue
         cuts.change({(here, feed): others})
         for pair in open_links:
             most = min(left[pair], copies, cuts.value(here, pair[1]) - others)
             if most > 0:
+                cuts.change({(here, feed): 0})
                 return pair, most
         cuts.change({(here, feed): 0})
     raise InfeasibleError(

@@ -15,6 +15,7 @@ from small_networks import circulant_network, network_of
 
 from codesign_base import InfeasibleError, InputError
 from routing.collectives.choice import choose_schedules
+from routing.collectives.cuts import Cuts
 from routing.collectives.forest import gather_forest
 from routing.collectives.rate import gather_rate, whole_capacities
 from routing.collectives.rings import ring_forest, strided_rings
@@ -285,3 +286,18 @@ def test_after_a_link_fails_there_are_trees_again(case, seed) -> None:
                     ring_forest(on, strided_rings(on, members, 4), root),
                 ):
                     assert other.bytes_per_s <= forest.bytes_per_s * 1.06
+
+
+def test_one_network_is_cut_for_all_links_of_a_tree(monkeypatch) -> None:
+    made: list[Cuts] = []
+
+    class Counted(Cuts):
+        def __init__(self, capacity) -> None:
+            super().__init__(capacity)
+            made.append(self)
+
+    monkeypatch.setattr("routing.collectives.forest.Cuts", Counted)
+    network = circulant_network(24, (1, 5))
+    trees = gather_forest(network, range(24)).trees
+    # Another one only where copies of a tree part.
+    assert len(made) <= 2 * len(trees) < sum(len(tree.paths) for tree in trees) / 4
