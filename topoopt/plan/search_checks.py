@@ -32,7 +32,7 @@ def check_search(plan: Plan, rebuilt: Rebuilt) -> None:
     search, options = plan.search, plan.search.options
     # Earlier versions recorded what was the default then, where it says nothing, too.
     before = replace(options, simulated=None) if options.simulated == _SIMULATED else options
-    before.check(rebuilt.family.refused)
+    before.check(rebuilt.family)
     if (options.workers, options.engine) != (1, "local"):
         raise InputError(
             f"search.options has workers {options.workers} and engine {options.engine!r}; plans "
