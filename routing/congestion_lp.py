@@ -93,7 +93,7 @@ def min_congestion_lp(network: Network, demand: Floats) -> PathRouting:
     if answer.x is None:
         raise InfeasibleError(
             f"network {network.name!r}: the LP solver gave up ({answer.message.split('.')[0]}); "
-            "use the multiplicative-weights method"
+            "choose the method mcf (--method mcf)"
         )
     lengths = np.maximum(-answer.ineqlin.marginals, 0.0)
     if not lengths.any():
@@ -179,7 +179,7 @@ def _decomposed(
     if np.any(counts_of == 0):
         raise InfeasibleError(
             f"network {network.name!r}: the LP solver's flow misses a pair of very small demand; "
-            "use the multiplicative-weights method"
+            "choose the method mcf (--method mcf)"
         )
     path_offsets = starts(counts_of)
     return PathRouting(

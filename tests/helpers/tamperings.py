@@ -440,3 +440,9 @@ def fabric_model_of_another_version(d):
 def routing_renamed(d):
     d["routing"] = "shortest"
     return {"structure"}
+
+
+@tampering
+def other_steps_than_its_budget(d):
+    d["search"]["options"]["steps"] += 1
+    return {"search"}

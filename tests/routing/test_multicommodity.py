@@ -217,6 +217,14 @@ def test_refusals() -> None:
         min_congestion(apart, all_to_all(4))
 
 
+def test_demands_too_far_apart_for_the_lp_are_left_to_the_other_method() -> None:
+    demand = 10.0 ** np.random.default_rng(0).uniform(0, 9, (6, 6))
+    np.fill_diagonal(demand, 0.0)
+    with pytest.raises(InfeasibleError, match=r"; choose the method mcf \(--method mcf\)$"):
+        min_congestion_lp(ring(6), demand)
+    assert min_congestion(ring(6), demand).gap < 0.01
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.2, 0.02, 0.001]))
 def test_a_warm_start_keeps_the_certificate(seed: int, accuracy: float) -> None:

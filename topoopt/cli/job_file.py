@@ -151,14 +151,18 @@ def _remedy(finding: str, name: str, given: Any) -> str:
 
     ``finding`` is what pydantic calls it.
     """
+    import yaml
+
     if finding in ("int_type", "float_type"):
         wanted = "a whole number" if finding == "int_type" else "a number"
         with suppress(ValueError):
             number = float(given) if isinstance(given, str) else nan
+            # YAML takes some numbers for text without quotes, too, such as 1e6.
+            unquoted = "" if isinstance(yaml.safe_load(str(given)), str) else ", without quotes"
             if finding == "float_type" and isfinite(number):
-                return f"write {number!r}, without quotes"
+                return f"write {number!r}{unquoted}"
             if abs(number) < 1e15 and number == int(number):
-                return f"write {int(number)}, without quotes"
+                return f"write {int(number)}{unquoted}"
         return f"write {wanted}"
     if finding == "bool_type":
         return "write true or false"

@@ -123,10 +123,10 @@ def draw_jobs(
     InfeasibleError
         If no set fits.
     """
-    if count < 1 or not models:
-        raise InputError(
-            f"{counted(count, 'job')} of {counted(len(models), 'kind')}; draw 1+ jobs of 1+ kinds"
-        )
+    if count < 1:
+        raise InputError(f"{count} random jobs are to be drawn; give at least 1")
+    if not models:
+        raise InputError("random jobs are to be drawn of no models; give at least one")
     if replicas < 2:
         raise InputError(f"replicas is {replicas}; a ring needs at least 2")
     rng = np.random.default_rng(seed)

@@ -120,16 +120,6 @@ def check_options(
     InputError
         Naming the first.
     """
-    options.check(family.refused)
+    options.check(family)
     if checkpoint is not None and "checkpoint" in family.refused:
         raise InputError(f"checkpoint is {str(checkpoint)!r}, but {family.refused['checkpoint']}")
-    if options.schedule == "auto" and not family.overlaps:
-        raise InputError(
-            f"schedule is 'auto', but iterations of a {family.noun} do not overlap here; give "
-            "'plain', 'compute' or 'barrier'"
-        )
-    if options.schedule == "fused" and family.kind != "operators":
-        raise InputError(
-            f"schedule is 'fused', but a {family.noun} has its gradients in buckets anyway; give "
-            "'plain', 'compute' or 'barrier'"
-        )

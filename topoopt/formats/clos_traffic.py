@@ -48,7 +48,9 @@ def load_traffic_folder(path: str | Path, clos: Clos) -> tuple[RingJob, ...]:
         raise InputError(f"traffic folder {str(path)!r} does not exist; give a folder of job files")
     files = sorted(folder.glob("*.txt"), key=lambda file: _natural(file.name))
     if not files:
-        raise InputError(f"traffic folder {str(path)!r} holds no job files (*.txt)")
+        raise InputError(
+            f"traffic folder {str(path)!r} holds no job files (*.txt); give their folder"
+        )
     jobs = tuple(load_traffic_file(file, clos) for file in files)
     owner: dict[int, str] = {}
     for job in jobs:

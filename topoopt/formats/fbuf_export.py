@@ -179,8 +179,8 @@ def _connections(network: Network, rate: float) -> tuple[Ints, Ints, Ints]:
         if cables.setdefault(pair, count) != count:
             raise InputError(
                 f"links {a}->{b} and {b}->{a} have {counted(count, 'cable')} and {cables[pair]}; a "
-                ".fbuf file joins a pair by as many in both directions; plan with bidirectional "
-                "ports"
+                ".fbuf file joins a pair by as many in both directions; choose "
+                "bidirectional ports (--ports bidirectional)"
             )
     pairs = sorted(cables)
     return (

@@ -26,13 +26,13 @@ def check_search(plan: Plan, rebuilt: Rebuilt) -> None:
     Raises
     ------
     InputError
-        If an option says nothing for the family; or restarts, schedule, routing or
+        If an option says nothing for the family; or restarts, steps, schedule, routing or
         fabrics compared with are not what was asked for.
     """
     search, options = plan.search, plan.search.options
     # Earlier versions recorded what was the default then, where it says nothing, too.
     before = replace(options, simulated=None) if options.simulated == _SIMULATED else options
-    before.check(rebuilt.family.refused)
+    before.check(rebuilt.family)
     if (options.workers, options.engine) != (1, "local"):
         raise InputError(
             f"search.options has workers {options.workers} and engine {options.engine!r}; plans "
@@ -51,6 +51,14 @@ def check_search(plan: Plan, rebuilt: Rebuilt) -> None:
         expected = (*expected, "candidates")
     if sorted(search.counts) != sorted(expected):
         raise InputError(f"search.counts counts {sorted(search.counts)}, not {sorted(expected)}")
+    if search.counts.get("candidates") == 0:
+        raise InputError("search.counts.candidates is 0, but the plan is one of them")
+    one_search = isinstance(rebuilt.family, OperatorFamily) and options.restarts == 1
+    if one_search and options.steps != search.steps:
+        raise InputError(
+            f"search.options.steps is {options.steps}, but search.steps {search.steps}; one search "
+            "records as its budget the steps that it made"
+        )
     _check_asked(plan, rebuilt)
 
 

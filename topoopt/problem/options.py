@@ -1,10 +1,11 @@
 """How a search works: its budget, its method, and what of the paper is kept or improved."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from codesign_base import InputError
 from codesign_base.arguments import check_kind, check_number, whole
+from parallelism.family import Family
 from topoopt.problem.effort import EFFORTS, Effort
 from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.routing import Routing
@@ -192,23 +193,32 @@ class SearchOptions:
                 "compute; give one of them, or schedule='compute'"
             )
 
-    def check(self, refused: Mapping[str, str]) -> None:
+    def check(self, family: Family[Any]) -> None:
         """Refuse options that say nothing for the job's family.
 
         Parameters
         ----------
-        refused : mapping of str to str
-            Names of such options, and why.
+        family : Family
 
         Raises
         ------
         InputError
-            Naming the first that has another value than its default.
+            Naming the first that has another value than its default, or the schedule.
         """
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name in refused and value != each.default:
-                raise InputError(f"{each.name} is {value!r}, but {refused[each.name]}")
+            if each.name in family.refused and value != each.default:
+                raise InputError(f"{each.name} is {value!r}, but {family.refused[each.name]}")
+        if self.schedule == "auto" and not family.overlaps:
+            raise InputError(
+                f"schedule is 'auto', but iterations of a {family.noun} do not overlap here; give "
+                "'plain', 'compute' or 'barrier'"
+            )
+        if self.schedule == "fused" and family.kind != "operators":
+            raise InputError(
+                f"schedule is 'fused', but a {family.noun} has its gradients in buckets anyway; "
+                "give 'plain', 'compute' or 'barrier'"
+            )
 
     def settled(self, kind: str, servers: int) -> "SearchOptions":
         """Return the options with the choices made that depend on the job.

@@ -104,9 +104,13 @@ def annealed(
         )
     both_ways = ports is PortModel.BIDIRECTIONAL
     if not 2 <= degree <= servers - 2 or (both_ways and servers * degree % 2):
+        even = both_ways and servers % 2 == 1
+        most = servers - 3 if even else servers - 2
+        allowed = f"2 to {most}" if most > 2 else "2"
+        if even and most > 2:
+            allowed = f"an even one of {allowed}, as the number of servers is odd"
         raise InputError(
-            f"an annealed network of {servers} servers and degree {degree}; give 2 to "
-            f"{servers - 2}, an even one where bidirectional ports join an odd number of servers"
+            f"an annealed network of {servers} servers and degree {degree}; give {allowed}"
         )
     rings, rest = _ringed(servers, degree, both_ways, seed)
     wiring = Wiring(servers, degree, ports)

@@ -99,7 +99,9 @@ def test_a_saved_job_is_the_question_that_was_asked(folder):
         (("steps: 3", "steps: many"), "steps is 'many'; write a whole number"),
         (("steps: 3", "steps: '3'"), "steps is '3'; write 3, without quotes"),
         (("steps: 3", "steps: 3.5"), "steps is 3.5; write a whole number"),
-        (("steps: 3", "max-cost: 1e6"), "max-cost is '1e6'; write 1000000.0, without quotes"),
+        (("steps: 3", "max-cost: 1e6"), "max-cost is '1e6'; write 1000000.0"),
+        (("steps: 3", "max-cost: '1e6'"), "max-cost is '1e6'; write 1000000.0"),
+        (("steps: 3", "max-cost: '1.5e+6'"), "write 1500000.0, without quotes"),
         (("steps: 3", "steps: '1e999'"), "steps is '1e999'; write a whole number"),
         (("steps: 3", "max-cost: [1]"), "max-cost is [1]; write a number"),
         (("steps: 3", "per-operator: 1"), "per-operator is 1; write true or false"),
@@ -120,6 +122,7 @@ def test_what_a_job_file_may_not_say(folder, change, sentence):
     (folder / "job.yaml").write_text(JOB.replace(*change))
     result = inside("plan", "job.yaml", directory=folder)
     assert isinstance(result.exception, InputError) and sentence in str(result.exception)
+    assert ("quotes" in sentence) or "without quotes" not in str(result.exception)
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,8 @@ def _set(data, keys, value):
         (("tokens_per_s",), lambda t: 2 * t, "times"),
         (("baselines", "fat-tree", "iteration_time_s"), lambda t: 2 * t, "baselines"),
         (("job", "memory_reserve"), 0.99999, "structure"),
+        (("search", "options", "schedule"), "fused", "search"),
+        (("search", "options", "schedule"), "auto", "search"),
     ],
 )
 def test_tampering_is_found(plan: to.Plan, tmp_path, keys, value, check) -> None:

@@ -90,7 +90,7 @@ FREE = (
     ),
     Free(
         r"search|search\.options|search\.(steps|converged|interrupted|counts\.wired)"
-        r"|search\.options\.(steps|seconds|chains|method|faithful|schedule|simulated|memory_bytes|effort)"
+        r"|search\.options\.(seconds|chains|method|faithful|schedule|simulated|memory_bytes|effort)"
         r"|search\.options\.(parameter_splits|improvements\.\w+)|search\.counts\.candidates",
         "how long and by what means was sought: the plan claims its own time, and the bound of "
         "all plans, not that such a search finds it; what follows from these (routings, starting "

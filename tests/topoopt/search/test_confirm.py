@@ -144,6 +144,15 @@ def test_a_plan_without_its_packet_time_is_refused(plan):
     assert verdict.failures == ("packets: packet_time_s is null, but such plans state it",)
 
 
+def test_the_plan_is_one_of_the_candidates(plan):
+    document = json.loads(plan.to_json())
+    document["search"]["counts"]["candidates"] = 0
+    verdict = verify_plan(parse_plan(json.dumps(document)))
+    assert verdict.failures == (
+        "search: search.counts.candidates is 0, but the plan is one of them",
+    )
+
+
 def test_an_unknown_model_is_refused_before_the_search(question):
     with pytest.raises(InputError, match="confirm is 'packets'"):
         to.co_optimize(*question, options=SearchOptions(confirm="packets"))

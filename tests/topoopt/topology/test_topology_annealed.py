@@ -127,10 +127,18 @@ def test_the_same_seed_makes_the_same_network():
 
 
 @pytest.mark.parametrize(
-    ("servers", "degree", "ports"), [(3, 2, DIRECTED), (8, 7, DIRECTED), (9, 3, BOTH), (8, 1, BOTH)]
+    ("servers", "degree", "ports", "remedy"),
+    [
+        (3, 2, DIRECTED, "4 to 4096"),
+        (4, 3, DIRECTED, "2"),
+        (5, 3, BOTH, "2"),
+        (8, 7, DIRECTED, "2 to 6"),
+        (9, 3, BOTH, "an even one of 2 to 6, as the number of servers is odd"),
+        (8, 1, BOTH, "2 to 6"),
+    ],
 )
-def test_what_cannot_be_wired_is_refused(servers, degree, ports):
-    with pytest.raises(InputError, match=f"{servers} servers"):
+def test_what_cannot_be_wired_is_refused(servers, degree, ports, remedy):
+    with pytest.raises(InputError, match=f"{servers} servers.*; give {remedy}$"):
         annealed(servers, degree, 1e9, 1e-6, ports)
 
 

@@ -262,6 +262,7 @@ def _add_variable(
         index = int(word[1:])
         if index >= dimensions:
             raise InputError(
-                f"constraint {text!r} names {word}, but the dimensions are b0 to b{dimensions - 1}"
+                f"constraint {text!r} names {word}, but the dimensions are b0 to "
+                f"b{dimensions - 1}; name one of these"
             )
         side.row[index] += factor

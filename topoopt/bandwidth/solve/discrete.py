@@ -108,9 +108,11 @@ def solve_discrete(
     best = search.best
     if best is None:
         if complete:
+            exact = any("==" in name for name in problem.constraints.names)
+            remedy = "a budget as a limit ('<= 500GB/s')" if exact else "looser constraints"
             raise InfeasibleError(
-                f"no combination of the rates satisfies {_named(problem)}; give other rates, or a "
-                "budget as a limit ('<= 500GB/s')"
+                f"no combination of the rates satisfies {_named(problem)}; give other rates, or "
+                f"{remedy}"
             )
         raise InfeasibleError(
             f"no rates that satisfy {_named(problem)} were found in {counted(nodes, 'node')}; "

@@ -60,7 +60,8 @@ def parse_rates(texts: Sequence[str], dimensions: int) -> tuple[Floats, ...]:
             d = int(name.strip()[1:])
             if d >= dimensions:
                 raise InputError(
-                    f"rates {text!r} name b{d}, but the dimensions are b0 to b{dimensions - 1}"
+                    f"rates {text!r} name b{d}, but the dimensions are b0 to b{dimensions - 1}; "
+                    "name one of these"
                 )
             if d in own:
                 raise InputError(f"rates {text!r} name b{d} again; give its rates once")

@@ -174,8 +174,11 @@ def test_unreadable_rates_are_refused(texts, part):
 def test_impossible_rates_are_explained():
     limits = parse_constraints(["sum(b) == 110"], 2)
     problem = AllocationProblem(compile_time(comm((1e9, 1e9)), 2), np.ones(2) / G, 0.0, limits)
-    with pytest.raises(InfeasibleError, match=r"sum\(b\) == 110"):
+    with pytest.raises(InfeasibleError, match=r"sum\(b\) == 110.*or a budget as a limit"):
         solve_discrete(problem, parse_rates(["25,50GB/s"], 2))
+    small = replace(problem, constraints=parse_constraints(["sum(b) <= 40"], 2))
+    with pytest.raises(InfeasibleError, match=r"sum\(b\) <= 40'; .*, or looser constraints$"):
+        solve_discrete(small, parse_rates(["25,50GB/s"], 2))
     with pytest.raises(InfeasibleError, match="only rate is zero"):
         solve_discrete(problem, (np.zeros(1), np.ones(1)))
     with pytest.raises(InputError, match="rates for 1"):
