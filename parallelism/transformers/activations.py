@@ -235,7 +235,7 @@ def part_activations(training: Training, part: Part) -> float:
 
 
 def part_deferred(training: Training, part: Part) -> float:
-    """Return the bytes that a part keeps between its backward pass and gradients of its weights.
+    """Return the bytes that a part keeps more until gradients of its weights are made.
 
     These need inputs and output gradients of products, about what the layers keep if nothing but
     scores is computed again (Qi et al., Zero Bubble Pipeline Parallelism, 2023, section 3.2: 32 of
@@ -243,11 +243,10 @@ def part_deferred(training: Training, part: Part) -> float:
     """
     layout = replace(training.layout, recompute="none", modules=())
     plain = replace(training, layout=layout)
-    kept = part_activations(training, part)
-    for layer, count in part.kinds(training.model):
-        grown = layer_activations(plain, layer).rest - _layer_kept(training, layer)
-        kept += count * max(0.0, grown)
-    return kept
+    return sum(
+        count * max(0.0, layer_activations(plain, layer).rest - _layer_kept(training, layer))
+        for layer, count in part.kinds(training.model)
+    )
 
 
 def _layer_kept(training: Training, layer: int) -> float:

@@ -61,11 +61,8 @@ class MemoryUse:
 
 
 @lru_cache(maxsize=256)
-def _known_activations(training: Training) -> dict[object, tuple[float, float]]:
-    """Return where the bytes of parts are kept that are asked for again under other schedules.
-
-    What is kept for the backward pass, and what that keeps for gradients of weights.
-    """
+def _known_activations(training: Training) -> dict[object, float]:
+    """Return where the bytes of parts are kept that are asked for again under other schedules."""
     return {}
 
 
@@ -133,14 +130,19 @@ def memory_use(training: Training, schedule: PipelineSchedule) -> tuple[MemoryUs
     model, layout, implementation = training.model, training.layout, training.implementation
     parts, alike = parts_of(model, layout), alike_parts(model, layout)
     known = _known_activations(training.of_layers)
-    kept = {}
+    kept, grown = {}, {}
     for first in set(alike):
         part = parts[first]
         key = (part.kinds(model), part.embedding, part.head)
         if key not in known:
-            known[key] = part_activations(training, part), part_deferred(training, part)
+            known[key] = part_activations(training, part)
         kept[first] = known[key]
-    held, deferred = np.array([kept[first] for first in alike]).T
+        if schedule.split_backward and layout.recompute != "none":
+            if (later := ("deferred", *key)) not in known:
+                known[later] = part_deferred(training, part)
+            grown[first] = known[later]
+    held = np.array([kept[first] for first in alike])
+    deferred = held + [grown[first] for first in alike] if grown else held
     activations = peak_held(schedule, held, deferred)
     found = []
     rooms: dict[tuple[int, ...], float] = {}

@@ -130,11 +130,12 @@ def wirings(
         # Half the links, twice as fast each: short rounds of small AllReduces.
         yield trunked(cluster, traffic)
     yield from drawn_topologies(cluster, problem.seed)
+    # For groups that all exchange: rings in plans of operators, of which meshes have made none
+    # faster; meshes in plans of layouts, in which tokens go to experts, and rings have not.
     if not problem.family.enumerated:
-        yield from _exchanging(cluster, traffic)
+        if wires_both_ways:
+            yield from _exchanging(cluster, traffic)
     else:
-        # Groups that all exchange among themselves, as tokens go to experts. For operators this
-        # has made no plan faster, at up to a tenth of the search's time.
         ports = (cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model)
         yield from exchange_wirings(traffic, *ports)
         yield from cycle_wirings(cluster.servers, *ports)
@@ -145,13 +146,12 @@ def wirings(
 def _exchanging(cluster: Cluster, traffic: Traffic) -> Iterator[Topology]:
     """Build topologies with rings of the groups that exchange, and one of all servers or none."""
     everyone = tuple(range(cluster.servers))
-    # A ring that goes one way has long paths back.
-    ports = PortModel.BIDIRECTIONAL if cluster.degree > 1 else cluster.port_model
+    both_ways = PortModel.BIDIRECTIONAL  # a ring that goes one way has long paths back
     for groups in exchange_groups(traffic.transfers):
         for others in ((), (everyone,), (_by_group(traffic),)):
             for split in (None, cluster.degree):
                 joined = (*others, *groups)
-                yield built(cluster, traffic, split, "rings", ports, joined=joined)
+                yield built(cluster, traffic, split, "rings", both_ways, joined=joined)
 
 
 def _by_group(traffic: Traffic) -> Group:

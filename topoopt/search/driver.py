@@ -84,7 +84,7 @@ def run(
     cut = False
     while (
         chains and not result.interrupted
-        and not _exhausted(search, state) and not _settled_down(state, budget)
+        and not _nothing_to_try(search, state) and not _settled_down(state, budget)
         and not (_free(budget) and search.exhausted(result.best.time))
         and result.steps < budget.steps and result.work < budget.work - state.later_work
     ):  # fmt: skip
@@ -98,7 +98,7 @@ def run(
         keeper.save(search, state, last=True)
     search.method.conclude(search, state)
     _settle(search, result)
-    result.converged = _exhausted(search, state)
+    result.converged = _nothing_to_try(search, state)
     return result
 
 
@@ -354,7 +354,7 @@ def _propose(
     return r.pair is not pair
 
 
-def _exhausted(search: Search, state: SearchState) -> bool:
+def _nothing_to_try(search: Search, state: SearchState) -> bool:
     """Whether there is nothing left to try: no reserve, and many rounds in vain.
 
     Short rounds, between which gains are looked at, count as the parts of one that they are.

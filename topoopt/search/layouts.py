@@ -152,10 +152,8 @@ class LayoutSearch:
         for end in stages:
             interrupted = self._simulate(chosen, begin, end, report)
             begin = end
-            ordered, rewirer = (
-                by_hops(self.second, self.placed, self.cluster.servers),
-                Rewirer(self.problem),
-            )
+            ordered = by_hops(self.second, self.placed, self.cluster.servers)
+            rewirer = Rewirer(self.problem)
             for one, little in self._worth_wiring(ordered, tried, pairs, rewirer):
                 if pairs and interrupted:
                     break
