@@ -29,21 +29,24 @@ def names_model_file(text: str) -> bool:
     return Path(text).suffix.lower() in (".yaml", ".yml", ".json") or "/" in text
 
 
-def make_directory(path: str | Path) -> None:
+def make_directory(path: str | Path, *, parents: bool = False) -> None:
     """Make a directory for results where there is none yet.
 
     Parameters
     ----------
     path : path
+    parents : bool
+        Make the directories above it, too.
 
     Raises
     ------
     InputError
-        If it cannot be made: something else has its name, or there is no directory above it.
+        If it cannot be made: something else has its name, or, without ``parents``, there is no
+        directory above it.
         If it may not be written.
     """
     try:
-        Path(path).mkdir(exist_ok=True)
+        Path(path).mkdir(parents=parents, exist_ok=True)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(

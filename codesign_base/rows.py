@@ -1,5 +1,7 @@
 """Lists of different lengths, one after another in one array."""
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -18,3 +20,37 @@ def spread(begin: Ints, counts: Ints) -> Ints:
     """Return the ranges begin[i] .. begin[i] + counts[i], one after another."""
     offsets = starts(counts)
     return np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], counts)
+
+
+def dependency_order(
+    waits: Iterable[int], offsets: Ints, after: Ints
+) -> tuple[list[int], list[int]]:
+    """Return items in an order in which each comes after all that it waits for.
+
+    Parameters
+    ----------
+    waits : iterable of int
+        For how many each item waits.
+    offsets, after : int64 arrays
+        Lists of the items that wait for each.
+
+    Returns
+    -------
+    order, stuck : list of int
+        Those that never start, since they are in a cycle or wait for one that is, are in the
+        second, ascending.
+
+    Examples
+    --------
+    >>> dependency_order([0, 1, 1], np.array([0, 1, 1, 2]), np.array([1, 2]))
+    ([0, 1], [2])
+    """
+    left = list(waits)
+    begin, follow = offsets.tolist(), after.tolist()
+    order = [item for item, count in enumerate(left) if count == 0]
+    for item in order:
+        for other in follow[begin[item] : begin[item + 1]]:
+            left[other] -= 1
+            if left[other] == 0:
+                order.append(other)
+    return order, [item for item, count in enumerate(left) if count > 0]

@@ -34,7 +34,7 @@ def case(
     Parameters
     ----------
     model : str
-        A preset; its batch a GPU and the default server and roofline are used.
+        A preset; its batch per GPU and the default server and roofline are used.
     servers, degree : int
     bandwidth_gbps : float
         Of a port, each way.

@@ -8,7 +8,7 @@ from functools import cached_property
 from codesign_base import InputError
 
 MOST_BATCH = 2**31
-"""Samples a GPU and iteration."""
+"""Samples per GPU and iteration."""
 
 
 class OperatorKind(StrEnum):

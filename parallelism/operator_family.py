@@ -39,7 +39,7 @@ class OperatorFamily:
     compute : ComputeModel
         Times of operator parts; the builder's.
     batch_per_gpu : int
-        Samples a GPU and iteration.
+        Samples per GPU and iteration.
     optimizer : {"sgd", "momentum", "adam"}
     microbatches : int
         Parts of the batch that run one after another in the task graphs that it builds. Strategies
@@ -206,7 +206,7 @@ class OperatorFamily:
         return cls(builder, question.server, compute, question.batch_per_gpu, question.optimizer)
 
     def on(self, servers: int, batch: int) -> "OperatorFamily":
-        """Return the same job on other servers, with the same samples a GPU."""
+        """Return the same job on other servers, with the same samples per GPU."""
         old = self.builder
         builder = TaskGraphBuilder(
             old.graph, old.compute, old.server, servers, batch, old.optimizer_states

@@ -275,7 +275,9 @@ class Workshop:
         if len(shape) == 3:
             scale, shift = self.tensor(shape[0]), self.tensor(shape[0])
             if part.samples * shape[1] * shape[2] == 1:
-                return Runnable(lambda: x * scale[:, None, None] + shift[:, None, None], [x, scale])
+                return Runnable(
+                    lambda: x * scale[:, None, None] + shift[:, None, None], [x, scale, shift]
+                )
             return Runnable(
                 lambda: functional.batch_norm(x, None, None, scale, shift, training=True),
                 [x, scale, shift],

@@ -10,6 +10,9 @@ from parallelism.graph import Mode, ModelGraph, OperatorKind
 from parallelism.importers.profiling import needed_bytes, profile_operators
 from parallelism.importers.recipes import Workshop, part_of
 from parallelism.models import get_model
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.layers import batch_norm
+from parallelism.operators.shapes import Tensor
 from parallelism.profile import ProfileModel
 from parallelism.profile_file import load_profile, measured_name
 from parallelism.transformers.attention import Attention, LatentAttention
@@ -106,6 +109,15 @@ def test_an_operator_that_is_only_counted_is_timed_by_its_counts() -> None:
     with FlopCounterMode(display=False) as counter:
         work.forward()
     assert counter.get_total_flops() == 2 * 64**3
+
+
+def test_a_norm_of_one_value_per_channel_holds_its_scale_and_shift() -> None:
+    build = GraphBuilder("m", 1, 4)
+    batch_norm(build, "n", Tensor((8, 1, 1), None))
+    work = Workshop(torch, "cpu", 4).work(part_of(build.build(), 0, 1))
+    work.forward().sum().backward()
+    assert [tuple(tensor.shape) for tensor in work.tensors] == [(1, 8, 1, 1), (8,), (8,)]
+    assert all(tensor.grad is not None for tensor in work.tensors)
 
 
 @pytest.mark.parametrize("name", ["dlrm", "gpt2"])

@@ -69,10 +69,10 @@ def test_routes_may_change_on_the_way(seed, hold):
     while simulation.run(pause=True) != Stop.FINISHED:
         simulation.set_routes(later, other, everyone)
     found = simulation.result()
-    if simulation.time >= when:
-        for j in range(len(jobs)):
-            np.testing.assert_allclose(found.start[j], start[j], rtol=1e-8)
-            np.testing.assert_allclose(found.end[j], end[j], rtol=1e-8)
+    assert simulation.time >= when
+    for j in range(len(jobs)):
+        np.testing.assert_allclose(found.start[j], start[j], rtol=1e-8)
+        np.testing.assert_allclose(found.end[j], end[j], rtol=1e-8)
 
 
 @njit

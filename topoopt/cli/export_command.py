@@ -94,43 +94,28 @@ def export_command(
         _check_directory(output)
     else:
         common.check_outputs(output, inputs=[plan])
-    if kind not in _SINGLE:
-        if kind in _TRACES:
-            notes = _simulator(plan, kind, output)
-        else:
-            notes = _launch(plan, kind, output, schedule)
-        print(f"{kind} written to {output}")
-        for note in notes:
-            print(f"note: {note}")
-        return
+    if kind in _TRACES:
+        notes = _simulator(plan, kind, output)
+    elif kind in _SINGLE:
+        notes = _network(plan, kind, output, omit_updates, allreduce)
+    else:
+        notes = _launch(plan, kind, output, schedule)
+    print(f"{kind} written to {output}")
+    for note in notes:
+        print(f"note: {note}")
 
-    from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf
+
+def _network(source: Path, kind: str, output: Path, omit: bool, allreduce: str) -> list[str]:
+    """Write the network of a plan, with its iteration if the format has one; return notes."""
     from topoopt.plan.rebuild import rebuild_network
     from topoopt.plan.verify import load_sound_plan
 
     with common.first_run_notice() as started:
-        loaded = load_sound_plan(plan)
+        loaded = load_sound_plan(source)
         started()
-    notes = []
     if kind == "fbuf":
-        from topoopt.formats.fbuf_export import Updates
-        from topoopt.formats.fbuf_write import save_fbuf
-
-        updates = Updates.OMIT if omit_updates else Updates.REFUSE
-        try:
-            file = plan_fbuf(loaded, updates=updates, allreduces=AllReduces(allreduce))
-        except InputError as error:
-            # The same sentence, with the words that the command line has for the remedy.
-            text = str(error).replace("have these updates omitted", "give --omit-updates")
-            text = text.replace(
-                "write collectives as rounds of messages", "give --allreduce rounds"
-            )
-            text = text.replace("export AllReduces as rings", "give --allreduce rings")
-            text = text.replace("confirm='packet'", "--confirm packet")
-            raise InputError(text) from None
-        notes = _fbuf_notes(loaded, file)
-        save_fbuf(file, output)
-    elif kind == "graphml":
+        return _fbuf(loaded, output, omit, allreduce)
+    if kind == "graphml":
         from topoopt.topology.graphml import save_graphml
 
         save_graphml(rebuild_network(loaded), output)
@@ -138,9 +123,27 @@ def export_command(
         from topoopt.topology.network_json import save_node_link
 
         save_node_link(rebuild_network(loaded), output)
-    print(f"{kind} written to {output}")
-    for note in notes:
-        print(f"note: {note}")
+    return []
+
+
+def _fbuf(plan: "Plan", output: Path, omit: bool, allreduce: str) -> list[str]:
+    from topoopt.formats.fbuf_export import Updates
+    from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf
+    from topoopt.formats.fbuf_write import save_fbuf
+
+    updates = Updates.OMIT if omit else Updates.REFUSE
+    try:
+        file = plan_fbuf(plan, updates=updates, allreduces=AllReduces(allreduce))
+    except InputError as error:
+        # The same sentence, with the words that the command line has for the remedy.
+        text = str(error).replace("have these updates omitted", "give --omit-updates")
+        text = text.replace("write collectives as rounds of messages", "give --allreduce rounds")
+        text = text.replace("export AllReduces as rings", "give --allreduce rings")
+        text = text.replace("confirm='packet'", "--confirm packet")
+        raise InputError(text) from None
+    notes = _fbuf_notes(plan, file)
+    save_fbuf(file, output)
+    return notes
 
 
 def _check_directory(output: Path) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,8 +73,6 @@ def plan_command(
     from topoopt.codesign.ahead import compiling_ahead
 
     context.with_resource(compiling_ahead(plans_layouts(model, given)))
-    from dataclasses import replace
-
     from topoopt.codesign.solve import co_optimize
 
     if as_json:

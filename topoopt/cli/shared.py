@@ -5,14 +5,11 @@ given as one dictionary, of which `topoopt.cli.given` makes a job, a cluster and
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from topoopt.base.option_groups import Options, in_panel, option
 from topoopt.cli import common
 from topoopt.problem.effort import EFFORTS
-
-if TYPE_CHECKING:
-    pass
 
 _JOB = "Job"
 _LAYOUTS = "Transformers, planned by layouts"

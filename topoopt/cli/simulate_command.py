@@ -1,6 +1,7 @@
 """`topoopt simulate`: simulate a task graph or a plan over a fabric."""
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -192,8 +193,6 @@ def _document(
     wall: float,
     copies: "Jitter | None",
 ) -> dict[str, Any]:
-    from dataclasses import asdict
-
     from topoopt.fabric.jitter import AMPLITUDE
 
     document: dict[str, Any] = {

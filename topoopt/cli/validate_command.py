@@ -1,6 +1,7 @@
 """`topoopt validate`: the simulation models against references."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
@@ -88,8 +89,6 @@ def validate_command(
 
         found = validate(data, cases=cases, models=names, progress=report)
     if as_json:
-        from dataclasses import asdict
-
         common.print_json(asdict(found))
     else:
         print("\n".join(_text(found, names)))
@@ -100,8 +99,6 @@ def _validate_runs(path: Path, as_json: bool) -> None:
 
     found = validate_runs(path)
     if as_json:
-        from dataclasses import asdict
-
         common.print_json(asdict(found))
         return
     rows = [("run", "published s", "model s", "error", "stack", "accelerator", "role")]
@@ -139,8 +136,6 @@ def _validate_sweep(directory: Path, as_json: bool) -> None:
 
     found = validate_sweep(directory)
     if as_json:
-        from dataclasses import asdict
-
         common.print_json({"files": [asdict(one) for one in found]})
         return
     rows = [("file", "ran", "failed", "rank", "regret", "|error|", "rejected", "accepted")]
@@ -165,8 +160,6 @@ def _validate_llm(cases: str, as_json: bool, quiet: bool) -> None:
 
     found = validate_llm(cases=cases, progress=report)
     if as_json:
-        from dataclasses import asdict
-
         common.print_json(asdict(found))
     else:
         print("\n".join(_llm_text(found)))

@@ -1,5 +1,6 @@
 """`topoopt wire`: topology and routes for a task graph that is given."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -99,8 +100,6 @@ def _save(workload: "Workload", cluster: "Cluster", wired: "Wired", output: Path
 def _document(
     workload: "Workload", cluster: "Cluster", wired: "Wired", seed: int
 ) -> dict[str, Any]:
-    from dataclasses import asdict
-
     from topoopt.base.version import installed_version
 
     pair, network = wired.pair, wired.pair.fabric.network

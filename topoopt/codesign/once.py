@@ -1,6 +1,5 @@
 """One search of checked arguments, and the plan that is made of what it finds."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +20,7 @@ from topoopt.bounds.everything import AnyFamily
 from topoopt.bounds.gap import how, plan_bounds
 from topoopt.codesign.compared import AnySearch, BaselineSearch
 from topoopt.codesign.expanded import faster_than_expander
+from topoopt.codesign.question import PlanQuestion
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.routed import NAMED, plainest_routing
@@ -33,7 +33,7 @@ from topoopt.evaluate.schedule_search import (
 )
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.tasks import link_bytes, recorded_routes
-from topoopt.fabrics.baselines import BaselineFabric, baseline_fabrics
+from topoopt.fabrics.baselines import baseline_fabrics
 from topoopt.plan.plan import Plan
 from topoopt.plan.recorded import (
     bound_record,
@@ -51,8 +51,6 @@ from topoopt.plan.recorded import (
     unused_notes,
 )
 from topoopt.plan.records import Baseline, ClusterRecord, GapRecord, RouteTable, SearchRecord
-from topoopt.problem.cluster import Cluster
-from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
 from topoopt.search.confirm import (
@@ -73,28 +71,16 @@ _MANY_GPUS = 64
 
 
 def optimize_once(
-    job: Job,
-    cluster: Cluster,
-    options: SearchOptions,
+    asked: PlanQuestion,
     *,
-    seed: int,
-    baselines: Iterable[str | BaselineFabric],
-    prices: PriceTable | None = None,
     progress: ProgressCallback | None = None,
     keeper: Keeper | None = None,
 ) -> Plan:
-    """Make one search of checked arguments; see `co_optimize`.
+    """Make one search; see `co_optimize`.
 
     Parameters
     ----------
-    job : Job
-    cluster : Cluster
-    options : SearchOptions
-    seed : int
-    baselines : iterable of str or BaselineFabric
-        What the plan is compared with.
-    prices : PriceTable, optional
-        The default prices otherwise.
+    asked : PlanQuestion
     progress : callable, optional
     keeper : Keeper, optional
         Keeps the search's state, to go on from.
@@ -103,10 +89,10 @@ def optimize_once(
     -------
     Plan
     """
-    table = default_prices() if prices is None else prices
-    family = job.family(cluster.servers)
-    given = list(baselines)
-    chosen = baseline_fabrics(given, cluster, table, seed, options.reconfiguration)
+    cluster, options, seed = asked.cluster, asked.options, asked.seed
+    table = default_prices() if asked.prices is None else asked.prices
+    family = asked.job.family(cluster.servers)
+    chosen = baseline_fabrics(asked.baselines, cluster, table, seed, options.reconfiguration)
     problem: Problem[Any] = Problem(family, cluster, options, seed)
     layouts = isinstance(family, LayoutFamily)
     with (
@@ -125,7 +111,7 @@ def optimize_once(
             packets = _packets(search, result, confirmed, beside.report)
             compared, interrupted = comparison.made()
             stopped = interrupted or result.interrupted or options.faithful is not None
-            if "expander" in given and options.scheduling == "plain" and not stopped:
+            if "expander" in asked.baselines and options.scheduling == "plain" and not stopped:
                 before = result.best, packets, scheduled, compared
                 try:
                     better = faster_than_expander(comparison, packets)
@@ -143,8 +129,8 @@ def optimize_once(
                 # A plan is nothing without it; who presses Ctrl-C again has none.
                 interrupted, plain_bound = True, search.bound()
     result.interrupted = result.interrupted or interrupted
-    asked = [base.fabric.name for base in chosen]
-    return _assemble(search, result, packets, scheduled, compared, asked, table, plain_bound)
+    names = [base.fabric.name for base in chosen]
+    return _assemble(search, result, packets, scheduled, compared, names, table, plain_bound)
 
 
 def search_of(problem: Problem[Any], second: Second | None = None) -> AnySearch:

@@ -142,7 +142,7 @@ def explore(
     limits : Limits, optional
         Clusters beyond them are left out.
     global_batch : int, optional
-        The same samples an iteration on every cluster; by default the job's own: a batch a GPU
+        The same samples an iteration on every cluster; by default the job's own: a batch per GPU
         for models by operators, a global batch for transformers.
     server_usd : float
         US dollars of a server, without its network ports.

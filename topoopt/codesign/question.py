@@ -1,13 +1,45 @@
 """All that an answer depends on, as plain data: files of answers are read for no other question."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from topoopt.base.version import package_hash
+from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable
+
+
+@dataclass(frozen=True)
+class PlanQuestion:
+    """A job to plan on a cluster: all that its plan depends on, each argument checked.
+
+    Parameters
+    ----------
+    job : Job
+    cluster : Cluster
+    options : SearchOptions
+    seed : int
+    baselines : tuple of (str or BaselineFabric)
+        What the plan is compared with.
+    prices : PriceTable or None
+        None: the default prices.
+    """
+
+    job: Job
+    cluster: Cluster
+    options: SearchOptions
+    seed: int
+    baselines: tuple[str | BaselineFabric, ...]
+    prices: PriceTable | None
+
+    def record(self) -> dict[str, Any]:
+        """Return the question as data that JSON can hold, if all baselines are names."""
+        return question_of(
+            self.job, self.options, self.seed, self.prices, cluster=numbers_of(self.cluster),
+            baselines=list(self.baselines),
+        )  # fmt: skip
 
 
 def question_of(

@@ -7,7 +7,7 @@ under way in files beside it.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,14 +19,10 @@ from topoopt.base.engine import LOCAL, Call, check_engine, run_jobs
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.codesign.once import optimize_once
-from topoopt.codesign.question import numbers_of, question_of
+from topoopt.codesign.question import PlanQuestion
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.plan.plan import Plan, parse_plan
 from topoopt.plan.records import Baseline
-from topoopt.problem.cluster import Cluster
-from topoopt.problem.job import Job
-from topoopt.problem.options import SearchOptions
-from topoopt.problem.prices import PriceTable
 from topoopt.search.search_state import StateFile
 
 CHECKPOINT_SCHEMA = "topoopt-checkpoint/2"
@@ -55,34 +51,24 @@ def restart_seed(seed: int, restart: int) -> int:
 
 
 def co_optimize_with_restarts(
-    job: Job,
-    cluster: Cluster,
-    options: SearchOptions,
+    asked: PlanQuestion,
     *,
-    seed: int,
-    baselines: tuple[str | BaselineFabric, ...] = (),
-    prices: PriceTable | None = None,
-    checkpoint: str | Path | None = None,
-    progress: ProgressCallback | None = None,
+    checkpoint: str | Path | None,
+    progress: ProgressCallback | None,
 ) -> Plan:
     """Run independent searches and return the plan of the best.
 
     Parameters
     ----------
-    job : Job
-    cluster : Cluster
-    options : SearchOptions
-        ``restarts`` searches, each with the whole budget, ``workers`` at a time (results do not
-        depend on it) on ``engine`` (see `topoopt.base.engine`).
-    seed : int
-    baselines, prices
-        As in `topoopt.co_optimize`.
-    checkpoint : path, optional
+    asked : PlanQuestion
+        Its options name ``restarts`` searches, each with the whole budget, ``workers`` at a time
+        (results do not depend on it) on ``engine`` (see `topoopt.base.engine`).
+    checkpoint : path or None
         File that keeps finished searches; those in it are not made again. It serves more
         restarts of the same question, too. Searches under way keep their states in files beside
         it (``CHECKPOINT.search-0`` and so on) between rounds, and go on from there to the same
         plan, whatever stopped them; not where Ray runs them.
-    progress : callable, optional
+    progress : callable or None
 
     Returns
     -------
@@ -99,14 +85,12 @@ def co_optimize_with_restarts(
     KeyboardInterrupt
         On Ctrl-C before any search had a result.
     """
+    options = asked.options
     restarts, workers, engine = options.restarts, options.workers, options.engine
     check_engine(engine, workers)
     # How many run at a time, and where, changes no plan.
-    options = replace(options, workers=1, engine=LOCAL)
-    question = "" if checkpoint is None else _question(
-        job, cluster, options, seed, baselines, prices
-    )  # fmt: skip
-    kept = _Checkpoint(checkpoint, question)
+    asked = replace(asked, options=replace(options, workers=1, engine=LOCAL))
+    kept = _Checkpoint(checkpoint, "" if checkpoint is None else _hash(asked))
     plans = {place: plan for place, plan in kept.plans.items() if place < restarts}
     todo = [place for place in range(restarts) if place not in plans]
     alone = workers == 1 and engine == LOCAL
@@ -127,14 +111,13 @@ def co_optimize_with_restarts(
             Call(
                 optimize_once,
                 {
-                    "job": job, "cluster": cluster, "options": options, "baselines": baselines,
-                    "prices": prices, "seed": restart_seed(seed, place),
+                    "asked": replace(asked, seed=restart_seed(asked.seed, place)),
                     "progress": report if alone else None,
                     "keeper": kept.state(place) if engine == LOCAL else None,
                 },
             )
             for place in todo
-        ]  # fmt: skip
+        ]
         interrupted = run_jobs(calls, workers=workers, engine=engine, finished=finished).interrupted
     if not plans:
         raise KeyboardInterrupt
@@ -142,7 +125,7 @@ def co_optimize_with_restarts(
     record = replace(
         plans[best].search,
         restart=best,
-        first_seed=seed if restarts > 1 else None,
+        first_seed=asked.seed if restarts > 1 else None,
         interrupted=interrupted or plans[best].search.interrupted,
     )
     return replace(plans[best], search=record, baselines=_baselines(plans, best))
@@ -198,23 +181,13 @@ class _Checkpoint:
             under_way.remove()
 
 
-def _question(
-    job: Job,
-    cluster: Cluster,
-    options: SearchOptions,
-    seed: int,
-    baselines: Iterable[str | BaselineFabric],
-    prices: PriceTable | None,
-) -> str:
+def _hash(asked: PlanQuestion) -> str:
     """Return a hash of everything that an answer depends on, but for the number of restarts."""
-    for fabric in baselines:
+    for fabric in asked.baselines:
         if isinstance(fabric, BaselineFabric):
             raise InputError(
                 f"checkpoint with the fabric {fabric.fabric.name!r} of your own: it cannot be "
                 "kept; leave out the checkpoint, or compare with named fabrics"
             )
-    content = question_of(
-        job, replace(options, restarts=1), seed, prices, cluster=numbers_of(cluster),
-        baselines=list(baselines),
-    )  # fmt: skip
+    content = replace(asked, options=replace(asked.options, restarts=1)).record()
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

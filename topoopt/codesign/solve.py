@@ -8,6 +8,7 @@ from codesign_base.arguments import check_called, check_kind, check_path, severa
 from topoopt.base.progress import ProgressCallback
 from topoopt.bounds.everything import AnyFamily
 from topoopt.codesign.once import optimize_once
+from topoopt.codesign.question import PlanQuestion
 from topoopt.codesign.restarts import co_optimize_with_restarts
 from topoopt.fabrics.baselines import BaselineFabric, usual_baselines
 from topoopt.plan.plan import Plan
@@ -99,20 +100,14 @@ def co_optimize(
     given = several("baselines", baselines, names)
     for name in given:
         check_kind("one of baselines", name, str | BaselineFabric, names)
+    asked = PlanQuestion(job, cluster, options, seed, given, prices)
     alone = (options.restarts, options.workers, options.engine, checkpoint) == (1, 1, "local", None)
     if not alone:
-        return co_optimize_with_restarts(
-            job, cluster, options, seed=seed, baselines=given, prices=prices,
-            checkpoint=checkpoint, progress=progress,
-        )  # fmt: skip
-    return optimize_once(
-        job, cluster, options, seed=seed, baselines=given, prices=prices, progress=progress
-    )
+        return co_optimize_with_restarts(asked, checkpoint=checkpoint, progress=progress)
+    return optimize_once(asked, progress=progress)
 
 
-def check_options(
-    family: AnyFamily, options: SearchOptions, checkpoint: str | Path | None = None
-) -> None:
+def check_options(family: AnyFamily, options: SearchOptions, checkpoint: str | Path | None) -> None:
     """Refuse options that say nothing for a family.
 
     Raises

@@ -14,7 +14,7 @@ from topoopt.base.calls import Call
 from topoopt.base.engine import run_jobs
 from topoopt.base.frames import frame
 from topoopt.base.progress import Progress, ProgressCallback
-from topoopt.codesign.question import numbers_of, question_of
+from topoopt.codesign.question import PlanQuestion
 from topoopt.codesign.solve import co_optimize
 from topoopt.fabrics.baselines import usual_baselines
 from topoopt.plan.plan import Plan, load_plan
@@ -31,22 +31,14 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class _Case:
     name: str
-    job: Job
-    cluster: Cluster
-    seed: int
-    options: SearchOptions
-    baselines: tuple[str, ...]
-    prices: PriceTable
+    asked: PlanQuestion
 
     def file_name(self) -> str:
         """Return the name of the plan's file, which is that of no other question."""
-        asked = question_of(
-            self.job, self.options, self.seed, self.prices, cluster=numbers_of(self.cluster),
-            baselines=self.baselines,
-        )  # fmt: skip
-        digest = sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+        record, cluster = self.asked.record(), self.asked.cluster
+        digest = sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:12]
         words = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.name)
-        return f"{words}-{self.cluster.servers}x{self.cluster.degree}-{digest}.json"
+        return f"{words}-{cluster.servers}x{cluster.degree}-{digest}.json"
 
 
 def sweep(
@@ -133,7 +125,7 @@ def sweep(
         return usual_baselines(cluster.servers) if fabrics is None else fabrics
 
     cases = [
-        _Case(name, job, cluster, seed, asked, compared(cluster), table)
+        _Case(name, PlanQuestion(job, cluster, asked, seed, compared(cluster), table))
         for name, job in named
         for cluster in wired
         for seed in seeds
@@ -172,24 +164,24 @@ def _row(case: _Case, folder: str | Path | None) -> dict[str, Any]:
     path = None if folder is None else Path(folder) / case.file_name()
     row: dict[str, Any] = {
         "job": case.name,
-        "servers": case.cluster.servers,
-        "degree": case.cluster.degree,
-        "bandwidth_bytes_per_s": case.cluster.port_rate,
-        "seed": case.seed,
+        "servers": case.asked.cluster.servers,
+        "degree": case.asked.cluster.degree,
+        "bandwidth_bytes_per_s": case.asked.cluster.port_rate,
+        "seed": case.asked.seed,
     }
     try:
-        plan = _plan(case, path)
+        plan = _plan(case.asked, path)
     except InfeasibleError as error:
         return row | dict.fromkeys((*_values(None), "plan")) | {"infeasible": str(error)}
     return row | _values(plan) | {"plan": None if path is None else str(path), "infeasible": ""}
 
 
-def _plan(case: _Case, path: Path | None) -> Plan:
+def _plan(asked: PlanQuestion, path: Path | None) -> Plan:
     if path is not None and exists(path):
         return load_plan(path)
     plan = co_optimize(
-        case.job, case.cluster, case.options, seed=case.seed, baselines=case.baselines,
-        prices=case.prices,
+        asked.job, asked.cluster, asked.options, seed=asked.seed, baselines=asked.baselines,
+        prices=asked.prices,
     )  # fmt: skip
     if plan.search.interrupted:
         raise KeyboardInterrupt  # less than the search that was asked for

@@ -18,7 +18,6 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabrics
 from topoopt.problem.cluster import Cluster
-from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
 from topoopt.problem.seeds import checked_seed
 
@@ -98,7 +97,6 @@ class _OneTaskGraph:
 def wire_tasks(
     tasks: TaskGraph,
     cluster: Cluster,
-    options: SearchOptions | None = None,
     *,
     seed: int = 0,
     prices: PriceTable | None = None,
@@ -106,15 +104,13 @@ def wire_tasks(
     """Wire and route a cluster for one task graph.
 
     Candidates are those of a co-design's plane of topologies (`topoopt.evaluate.rewire`), with
-    every split of ports between rings and transfers, and every routing of the options.
+    every split of ports between rings and transfers, and every routing that plans may have.
 
     Parameters
     ----------
     tasks : TaskGraph
         Over all servers of the cluster.
     cluster : Cluster
-    options : SearchOptions, optional
-        Which topologies and routings are tried.
     seed : int
         Of random shortest paths.
     prices : PriceTable, optional
@@ -135,7 +131,7 @@ def wire_tasks(
     table = default_prices() if prices is None else prices
     # One task graph is no family with records, neighbours and memory, and is asked for none.
     family = cast("Family[Any]", _OneTaskGraph())
-    problem = Problem(family, cluster, options or SearchOptions(), checked_seed(seed))
+    problem = Problem(family, cluster, seed=checked_seed(seed))
     rewirer: Rewirer[TaskGraph] = Rewirer(problem)
     pair = rewirer.wire(tasks, "task graph", weighted=True)
     assert pair is not None  # without a limit every pair is simulated

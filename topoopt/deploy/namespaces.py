@@ -18,6 +18,7 @@ from codesign_base import InputError
 from topoopt.base.clean_up import cleaned_up
 from topoopt.deploy.cabling import Cable, End
 from topoopt.deploy.deployment import Deployment
+from topoopt.deploy.host_files import ports_of
 from topoopt.deploy.read_back import Files, read_cables, read_host
 
 _NAME = re.compile(r"topoopt-(\d+)-(\d+)-\w+")
@@ -282,7 +283,7 @@ def _netplan(made: Deployment, files: Files, server: int) -> list[str]:
     """Return what netplan would do, as commands."""
     host = read_host(files, made.name(server))
     commands = ["link set lo up", *(f"address add {own}/32 dev lo" for own in host.loopback)]
-    for end in sorted(end for end in made.port_addresses if end[0] == server):
+    for end in ports_of(made, server):
         port = made.port(end)
         if port.forward:
             commands.append(

@@ -1,7 +1,6 @@
 """The command line of an experiment script, and what it shares with `topoopt experiment`."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -38,9 +37,7 @@ RUN: Options = {
 """How an experiment is run."""
 
 
-def run_from_command_line(
-    experiment: Experiment, arguments: Sequence[str] | None = None
-) -> NoReturn:
+def run_from_command_line(experiment: Experiment) -> NoReturn:
     """Run an experiment as a script, and exit.
 
     The options are those of `topoopt experiment run`, and ``--list``, which shows the cases and
@@ -52,8 +49,6 @@ def run_from_command_line(
     Parameters
     ----------
     experiment : Experiment
-    arguments : sequence of str, optional
-        By default those of the process.
     """
 
     @takes(RUN)
@@ -75,7 +70,7 @@ def run_from_command_line(
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     app.command(help=experiment.description)(main)
-    app(args=None if arguments is None else list(arguments))
+    app()
     sys.exit(0)
 
 
@@ -131,7 +126,7 @@ def run_and_tell(
 def _list_cases(
     experiment: Experiment, script: ScriptCase | None, output: Path, *, quick: bool
 ) -> None:
-    code = software_hash(experiment, None if script is None else script.text)
+    code = software_hash(experiment, script)
     cases = experiment.cases(quick=quick)
     finished = [False] * len(cases)
     if is_directory(output):

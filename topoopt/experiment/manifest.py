@@ -14,7 +14,7 @@ from pathlib import Path
 
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.version import installed_version, package_hash
-from topoopt.experiment.cases import Outcome
+from topoopt.experiment.cases import Outcome, ScriptCase
 from topoopt.experiment.declaration import Experiment
 from topoopt.experiment.rows import Row
 from topoopt.plan.document import MANIFEST
@@ -22,14 +22,14 @@ from topoopt.plan.document import MANIFEST
 SCHEMA = f"{MANIFEST}2"
 
 
-def software_hash(experiment: Experiment, script: str | None = None) -> str:
+def software_hash(experiment: Experiment, script: ScriptCase | None) -> str:
     """Return a hash of everything that could change a result besides its inputs.
 
     Parameters
     ----------
     experiment : Experiment
-    script : str, optional
-        Text of the script; by default that of the file that defines ``case``, if there is one.
+    script : ScriptCase or None
+        Without one, the file that defines ``case`` counts, if there is one.
 
     Returns
     -------
@@ -39,8 +39,10 @@ def software_hash(experiment: Experiment, script: str | None = None) -> str:
     """
     if script is None:
         file = inspect.getsourcefile(inspect.unwrap(experiment.case))
-        script = Path(file).read_text(encoding="utf-8") if file and Path(file).is_file() else ""
-    parts = [package_hash(), script, json.dumps(package_versions(extras=False))]
+        text = Path(file).read_text(encoding="utf-8") if file and Path(file).is_file() else ""
+    else:
+        text = script.text
+    parts = [package_hash(), text, json.dumps(package_versions(extras=False))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from codesign_base import InputError
 from codesign_base.counted import counted
+from codesign_base.paths import make_directory
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.display import displayed
 from topoopt.base.engine import DIED, LOCAL, Call, WorkerDied, check_engine, iterate_jobs
@@ -122,13 +122,13 @@ def run_experiment(
             output / experiment.name / mode,
             mode,
             inputs,
-            software_hash(experiment, None if script is None else script.text),
+            software_hash(experiment, script),
             workers,
             engine,
             now(),
             {},
         )
-        _make(run.output)
+        make_directory(run.output, parents=True)
         if resume or stale:
             _take_finished(run, store, stale=stale)
         reused = len(run.done)
@@ -246,15 +246,6 @@ def _interrupts_noted() -> Iterator[threading.Event]:
         yield interrupted
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _make(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot create the directory {directory} ({error.strerror}); choose another --output"
-        ) from None
 
 
 def _all_rows(

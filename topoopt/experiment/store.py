@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.paths import make_directory
 from topoopt.experiment.cases import Outcome
 from topoopt.experiment.rows import Row
 
@@ -113,12 +114,7 @@ def open_store(directory: Path) -> Iterator[Store]:
         If it cannot be created, opened or written, or is no results store.
     """
     path = directory / STORE
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot create the directory {directory} ({error.strerror}); choose another --output"
-        ) from None
+    make_directory(directory, parents=True)
     try:
         connection = sqlite3.connect(path, timeout=_SECONDS_TO_WAIT)
         try:

@@ -38,14 +38,10 @@ class Quotient:
         One task, link and device of each class.
     class_of_task : int64 array, shape (tasks,)
         Classes are numbered by their first member.
-    link_classes, device_classes : int
-        Number of classes.
     """
 
     orders: Orders
     class_of_task: Ints
-    link_classes: int
-    device_classes: int
 
 
 def seeks_symmetry(tasks: TaskGraph) -> bool:
@@ -173,7 +169,7 @@ def _quotient(orders: Orders, tasks: Numbered, links: Numbered, devices: Numbere
         weights=dense[row, met],
         capacity=orders.capacity[first_link],
     )
-    return Quotient(quotient, class_of_task, first_link.size, first_device.size)
+    return Quotient(quotient, class_of_task)
 
 
 def expand_binding(orders: Orders, quotient: Quotient, binding: Ints) -> Ints:

@@ -193,10 +193,6 @@ class Fabric:
         """The rotation of the network by the fewest hosts, if there is one."""
         return least_rotation(self.network)
 
-    def message_lags(self, pairs: Ints) -> Floats:
-        """Return the seconds that a transfer of each of some pairs takes beyond its bytes."""
-        return self.rows.lags(pairs)
-
     def prepare(self, groups: Iterable[Group], *, given: bool = False) -> None:
         """Make the routes at once that rings of groups need, where they are made on demand.
 

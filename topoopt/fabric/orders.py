@@ -50,7 +50,7 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
 
     if moves.size:
         resource[moves] = pairs
-        lag[moves] = fabric.message_lags(pairs)
+        lag[moves] = fabric.rows.lags(pairs)
         if tasks.alike is None:
             begin[moves], end[moves] = routed
         sent = tasks.size[moves]

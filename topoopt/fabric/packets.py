@@ -330,7 +330,7 @@ def _messages(fabric: Fabric, tasks: TaskGraph) -> tuple[_Messages, npt.NDArray[
     transport, hosts = fabric.transport, fabric.network.hosts
     lag = np.zeros(tasks.tasks)
     moves = np.flatnonzero(tasks.kind == TRANSFER)
-    lag[moves] = fabric.message_lags(tasks.first[moves] * hosts + tasks.second[moves])
+    lag[moves] = fabric.rows.lags(tasks.first[moves] * hosts + tasks.second[moves])
     moves = moves[tasks.size[moves] > 0]
     pairs = [tasks.first[moves] * hosts + tasks.second[moves]]
     owners, numbers = [moves], [np.full(moves.size, -1, dtype=np.int64)]

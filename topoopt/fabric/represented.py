@@ -141,7 +141,7 @@ def _rows(fabric: Fabric, pattern: Pattern) -> tuple[Rows, Words]:
         np.concatenate((ports.weight, fabric.rows.weights[at])),
     )
     word = pattern.word.copy()
-    word[moves] = hash_words(word[moves] + words_of(fabric.message_lags(pairs)))
+    word[moves] = hash_words(word[moves] + words_of(fabric.rows.lags(pairs)))
     members = np.array([len(group) for group in pattern.groups], dtype=np.float64)
     for numbers in (members, *streams.T[2:]):
         word[reduces] = hash_words(word[reduces] + words_of(numbers)[own])

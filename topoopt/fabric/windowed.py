@@ -166,7 +166,7 @@ class WindowedCircuits:
         moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
         pairs = demands.row[moves]
         begin[moves], end[moves] = fabric.rows.entries(pairs)
-        lag[moves] = fabric.message_lags(pairs)
+        lag[moves] = fabric.rows.lags(pairs)
         routed = np.diff(fabric.routes.offsets) > 0
         rings = np.array(
             [

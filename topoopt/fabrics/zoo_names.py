@@ -176,7 +176,7 @@ ZOO = {
     "rail-only": Entry("rail-only", takes=_RAILS),
     "dragonfly": Entry("dragonfly", ports=False),
 }
-"""Those without dimensions of one's own, by name."""
+"""By name; dimensions follow from the cluster, unless they are given."""
 _OF_DIMS = {
     "torus": Entry("torus", takes=("dims", "layer")),
     "product": Entry("product", takes=("dims", "layer")),

@@ -26,6 +26,7 @@ import numpy as np
 from codesign_base import InputError
 from codesign_base.arrays import Floats
 from codesign_base.counted import counted
+from codesign_base.rows import dependency_order
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import NodePath
 from routing.pair_paths import pair_paths
@@ -132,21 +133,6 @@ def astra_sim_files(
     return files
 
 
-def _in_order(tasks: TaskGraph) -> list[int]:
-    """Return the tasks, each after all that it waits for."""
-    left = tasks.predecessors.tolist()
-    begin, follow = tasks.successor_offsets.tolist(), tasks.successors.tolist()
-    found = [task for task, count in enumerate(left) if count == 0]
-    for task in found:
-        for after in follow[begin[task] : begin[task + 1]]:
-            left[after] -= 1
-            if left[after] == 0:
-                found.append(after)
-    if len(found) < tasks.tasks:
-        raise InputError("tasks wait for each other in a cycle; remove a dependency")
-    return found
-
-
 @dataclass(frozen=True)
 class _Stretch:
     """One path of a message: its nodes, and the share of the bytes that takes it."""
@@ -179,7 +165,11 @@ class _Schedule:
         self.piece = max(PIECE, total / _MESSAGES)
         self.tags: dict[tuple[int, int], int] = defaultdict(int)
         self.paths: dict[tuple[bool, int, int], list[_Stretch]] = {}
-        self.order = _in_order(tasks)
+        self.order, stuck = dependency_order(
+            tasks.predecessors.tolist(), tasks.successor_offsets, tasks.successors
+        )
+        if stuck:
+            raise InputError("tasks wait for each other in a cycle; remove a dependency")
         self.micros, self.previous = self._devices(run.start)
 
     def _devices(self, start: Floats) -> tuple[dict[int, int], dict[int, int]]:

@@ -24,12 +24,12 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.counted import counted
-from codesign_base.rows import starts
+from codesign_base.rows import dependency_order, starts
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.formats.chakra_export import DEVICE, REDUCTION, SECONDS
 from topoopt.formats.chakra_file import Trace, TraceNode
 from topoopt.formats.chakra_schema import CollectiveCommType, NodeType
-from topoopt.formats.chakra_waits import RankNode, Waits, in_cycle
+from topoopt.formats.chakra_waits import RankNode, Waits
 
 _REDUCED = {
     CollectiveCommType.ALL_REDUCE: TaskKind.ALLREDUCE,
@@ -340,9 +340,11 @@ class _Reader:
             server_of_device=np.array([rank for _, _, rank in devices], dtype=np.int64),
             ids=np.arange(count, dtype=np.int64),
         )
-        stuck = in_cycle(graph.predecessors.tolist(), graph.successor_offsets, graph.successors)
-        if stuck is not None:
-            rank, node = found[stuck].order[1], found[stuck].order[0]
+        _, stuck = dependency_order(
+            graph.predecessors.tolist(), graph.successor_offsets, graph.successors
+        )
+        if stuck:
+            node, rank = found[stuck[0]].order
             raise InputError(
                 f"rank {rank}: node {node} waits in a cycle over several ranks; remove a dependency"
             )

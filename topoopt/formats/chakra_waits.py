@@ -1,12 +1,11 @@
-"""What nodes of Chakra traces wait for, and cycles among them."""
+"""What nodes of Chakra traces wait for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from codesign_base import InputError
-from codesign_base.arrays import Ints
-from codesign_base.rows import starts
+from codesign_base.rows import dependency_order, starts
 from topoopt.formats.chakra_file import TraceNode
 
 RankNode = tuple[int, int]
@@ -32,9 +31,10 @@ class Waits:
         order = np.argsort([place_of[each] for each in before], kind="stable")
         rows = np.array([place_of[each] for each in before], dtype=np.int64)
         follow = np.array([place_of[each] for each in after], dtype=np.int64)[order]
-        stuck = in_cycle(counts, starts(np.bincount(rows, minlength=len(nodes))), follow)
-        if stuck is not None:
-            rank, number = list(nodes)[stuck]
+        offsets = starts(np.bincount(rows, minlength=len(nodes)))
+        _, stuck = dependency_order(counts, offsets, follow)
+        if stuck:
+            rank, number = list(nodes)[stuck[0]]
             raise InputError(f"rank {rank}: node {number} waits in a cycle; remove a dependency")
 
     def __call__(self, place: RankNode) -> tuple[int, ...]:
@@ -60,25 +60,3 @@ class Waits:
             self.known[at] = tuple(tasks)
             stack.pop()
         return self.known[place]
-
-
-def in_cycle(counts: Sequence[int], offsets: Ints, after: Ints) -> int | None:
-    """Return the first that never starts, in a cycle or after one; None if there is none.
-
-    Parameters
-    ----------
-    counts : sequence of int
-        How many each waits for.
-    offsets, after : int64 arrays
-        CSR lists of those that wait for each.
-    """
-    left = list(counts)
-    begin, follow = offsets.tolist(), after.tolist()
-    ready = [one for one, count in enumerate(left) if count == 0]
-    while ready:
-        one = ready.pop()
-        for other in follow[begin[one] : begin[one + 1]]:
-            left[other] -= 1
-            if left[other] == 0:
-                ready.append(other)
-    return next((one for one, count in enumerate(left) if count > 0), None)

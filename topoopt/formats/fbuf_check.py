@@ -6,6 +6,7 @@ import numpy.typing as npt
 from codesign_base import InputError
 from codesign_base.arrays import Ints, Words
 from codesign_base.counted import counted
+from codesign_base.rows import dependency_order
 from topoopt.formats.fbuf_file import FbufDevice, FbufFile, FbufTask
 
 MAX_NODES, MAX_SWITCHED = 4096, 65_536
@@ -255,28 +256,19 @@ def check_acyclic(file: FbufFile) -> None:
     """
     before, after = dependencies(file)
     order = np.argsort(before, kind="stable")
-    offsets = np.searchsorted(before[order], np.arange(file.tasks + 1)).tolist()
-    follow = after[order].tolist()
+    offsets = np.searchsorted(before[order], np.arange(file.tasks + 1))
     waits = np.bincount(after, minlength=file.tasks).tolist()
-    ready = [task for task, count in enumerate(waits) if count == 0]
-    done = 0
-    while ready:
-        task = ready.pop()
-        done += 1
-        for after_it in follow[offsets[task] : offsets[task + 1]]:
-            waits[after_it] -= 1
-            if waits[after_it] == 0:
-                ready.append(after_it)
-    if done == file.tasks:
+    _, stuck = dependency_order(waits, offsets, after[order])
+    if not stuck:
         return
-    # Whoever still waits is on a cycle or behind one; going back among them meets one.
-    leads = {b: a for a, b in zip(before.tolist(), after.tolist(), strict=True) if waits[a] > 0}
-    task = next(task for task, count in enumerate(waits) if count > 0)
+    # Going back among those on a cycle or behind one meets one.
+    held, task = set(stuck), stuck[0]
+    leads = {b: a for a, b in zip(before.tolist(), after.tolist(), strict=True) if a in held}
     seen = set()
     while task not in seen:
         seen.add(task)
         task = leads[task]
     raise InputError(
-        f"{counted(file.tasks - done, 'task waits', 'tasks wait')} in a cycle, among them "
+        f"{counted(len(stuck), 'task waits', 'tasks wait')} in a cycle, among them "
         f"{file.task_id[task]}; remove a dependency"
     )

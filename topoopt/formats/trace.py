@@ -200,8 +200,6 @@ def _crossings(fabric: Fabric, tasks: TaskGraph, links: list[int]) -> dict[int, 
         if not tasks.size[task] > 0.0:
             continue
         first, second = int(tasks.first[task]), int(tasks.second[task])
-        if tasks.kind[task] == TaskKind.ALLREDUCE:
-            second = -1
         key = (first, second)
         if key not in rows:
             if second >= 0:

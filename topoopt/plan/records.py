@@ -1,6 +1,6 @@
 """The records that a plan file holds beside single values, with units in every name."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked
@@ -10,9 +10,6 @@ from parallelism.record_fields import STRICT, Amount, Count, Seconds, Whole
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from topoopt.problem.cluster import MAX_DEGREE
 from topoopt.problem.options import SearchOptions
-
-if TYPE_CHECKING:
-    pass
 
 Parallelization = Annotated[StrategyRecord | LayoutRecord, Field(discriminator="kind")]
 JobRecord = Annotated[OperatorQuestion | LayoutQuestion, Field(discriminator="kind")]

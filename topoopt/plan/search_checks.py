@@ -1,7 +1,5 @@
 """Checks of how a plan says it was sought: what was asked, against what the plan holds."""
 
-from dataclasses import replace
-
 from codesign_base import InputError
 from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
@@ -12,7 +10,6 @@ from topoopt.problem.schedule import ORDERED, Schedule
 
 # What a search of layouts counts; the first two are recomputed with the bound over all of them.
 LAYOUT_COUNTS = ("layouts", "fitting", "wired")
-_SIMULATED = 24
 
 
 def check_search(plan: Plan, rebuilt: Rebuilt) -> None:
@@ -30,9 +27,7 @@ def check_search(plan: Plan, rebuilt: Rebuilt) -> None:
         fabrics compared with are not what was asked for.
     """
     search, options = plan.search, plan.search.options
-    # Earlier versions recorded what was the default then, where it says nothing, too.
-    before = replace(options, simulated=None) if options.simulated == _SIMULATED else options
-    before.check(rebuilt.family)
+    options.check(rebuilt.family)
     if (options.workers, options.engine) != (1, "local"):
         raise InputError(
             f"search.options has workers {options.workers} and engine {options.engine!r}; plans "

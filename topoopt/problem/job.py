@@ -65,7 +65,7 @@ class Job:
     model : ModelGraph or Transformer
         A graph of operators, planned operator by operator; or a transformer, planned by layouts.
     batch_per_gpu : int, optional
-        Operators: samples a GPU and iteration; the model's own setting by default.
+        Operators: samples per GPU and iteration; the model's own setting by default.
     server : Server
         What one server holds. By default four A100 80 GB for operators, eight H100 on an NVLink
         switch for transformers.

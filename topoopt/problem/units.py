@@ -162,9 +162,9 @@ def format_bytes(size: float) -> str:
     return _with_prefix(size, "B", "kMGTP")
 
 
-def format_flops(operations: float, unit: str = "FLOP") -> str:
-    """Write floating-point operations, or a rate with ``unit="FLOP/s"``: ``"4.1 GFLOP"``."""
-    return _with_prefix(operations, unit, "kMGTPE")
+def format_flops(operations: float) -> str:
+    """Write floating-point operations: ``"4.1 GFLOP"``."""
+    return _with_prefix(operations, "FLOP", "kMGTPE")
 
 
 def format_count(count: float) -> str:

@@ -14,9 +14,8 @@ from topoopt.problem.units import format_bandwidth, format_bytes, format_count, 
 def plan_answer(plan: Plan) -> str:
     """Return one sentence: how fast, against what, and how far from the bound."""
     time = format_time(plan.time_s)
-    words = (
-        f"{plan.job.model.name} takes {time} an iteration on {servers_text(plan.cluster.servers)}"
-    )
+    servers = counted(plan.cluster.servers, "server")
+    words = f"{plan.job.model.name} takes {time} an iteration on {servers}"
     clauses = []
     rival = plan.baselines.get("fat-tree")
     if rival is not None:
@@ -42,7 +41,6 @@ def plan_facts(plan: Plan) -> list[tuple[str, str]]:
         memory = (
             f"{accelerator.memory_bytes / 1e9:g} GiB, {format_bytes(accelerator.usable_bytes)},"
         )
-    if isinstance(job, LayoutQuestion):
         size = f"{format_count(job.model.parameters)} parameters"
         batch = f"{counted(plan.global_batch, 'sample')} of {counted(job.sequence, 'token')}"
         fitted = f"fitted on {fitted_on(job.rates)}"
@@ -56,7 +54,8 @@ def plan_facts(plan: Plan) -> list[tuple[str, str]]:
         ("Model", f"{job.model.name}, {size}"),
         (
             "Servers",
-            f"{servers_text(cluster.servers)} x {server.gpus} {accelerator.name} ({memory} each)",
+            f"{counted(cluster.servers, 'server')} x {server.gpus} {accelerator.name} "
+            f"({memory} each)",
         ),
         (
             "Ports",
@@ -72,8 +71,3 @@ def plan_facts(plan: Plan) -> list[tuple[str, str]]:
 def family_noun(kind: str) -> str:
     """Return what a family calls a parallelization: "strategy" or "layout"."""
     return LayoutFamily.noun if kind == LayoutFamily.kind else OperatorFamily.noun
-
-
-def servers_text(count: int) -> str:
-    """Return a number of servers in words."""
-    return counted(count, "server")

@@ -7,7 +7,7 @@ from topoopt.codesign.comparison import Comparison
 from topoopt.plan.summary import bounded_noun
 from topoopt.problem.reconfiguration import RECONFIGURABLE
 from topoopt.problem.units import format_bandwidth, format_time
-from topoopt.report.answer import family_noun, servers_text
+from topoopt.report.answer import family_noun
 from topoopt.report.bars import Bar, bar_table, fabric_cells, times_text
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
@@ -41,7 +41,7 @@ def comparison_answer(comparison: Comparison) -> str:
     ours, *others = comparison.fabrics
     words = (
         f"{comparison.model} takes {format_time(ours.time_s)} an iteration on "
-        f"{servers_text(comparison.servers)} with the co-designed fabric"
+        f"{counted(comparison.servers, 'server')} with the co-designed fabric"
     )
     if not others:
         return f"{words}."
@@ -64,7 +64,7 @@ def comparison_facts(comparison: Comparison) -> list[tuple[str, str]]:
     steps = "placed layouts simulated" if family_noun(comparison.kind) == "layout" else "steps"
     return [
         ("Model", comparison.model),
-        ("Servers", servers_text(comparison.servers)),
+        ("Servers", counted(comparison.servers, "server")),
         ("Ports", f"{comparison.degree} x {rate} a server"),
         ("Search", f"{comparison.steps} {steps}, seed {comparison.seed}"),
     ]

@@ -129,11 +129,12 @@ def render_results(results: Results) -> str:
     counts = manifest.get("case_counts")
     done = counts if isinstance(counts, dict) else {}
     shown = ", ".join(f"{count} {status}" for status, count in done.items())
-    answer = f"{manifest['description']}"
     facts = [("Experiment", f"{manifest['experiment']} ({manifest['mode']} grid)")]
     facts += [("Source", manifest["source"])] if manifest["source"] else []
     facts += [("Cases", f"{shown or len(results.rows)}; {manifest['state']}")]
-    return render_page(f"topoopt experiment: {manifest['experiment']}", answer, facts, sections)
+    return render_page(
+        f"topoopt experiment: {manifest['experiment']}", manifest["description"], facts, sections
+    )
 
 
 def _once(names: list[str]) -> list[str]:

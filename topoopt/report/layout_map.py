@@ -11,8 +11,8 @@ from parallelism.transformers.layout import Layout
 from topoopt.plan.ranks import Rank
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.markup import Html, element
-from topoopt.report.rank_groups import RankGroups, wires_of
-from topoopt.report.wiring import MOST_LINKS, seats_of
+from topoopt.report.rank_groups import RankGroups, rank_numbers, wires_of
+from topoopt.report.wiring import MOST_LINKS, label_step, seats_of
 
 SHADES = 6
 """Shades of stages in the style sheet."""
@@ -81,7 +81,7 @@ def layout_map(
             if len(servers) == 1:
                 at = [rank.gpu for rank in group]
                 span = servers[0], min(at), max(at)
-                inside.setdefault(span, []).append(_names(group))
+                inside.setdefault(span, []).append(rank_numbers(group))
         radius = _OUTER + 8.0 + track * _TRACK
         for (server, low, high), names in inside.items():
             start, end = angle(server, (low + 0.12) / gpus), angle(server, (high + 0.88) / gpus)
@@ -99,7 +99,7 @@ def layout_map(
         for index in shown[kind.name]
         for link in (plan.links[index],)
     ]
-    every = max(1, 2 ** math.ceil(math.log2(len(seats) / 48))) if len(seats) > 48 else 1
+    every = label_step(len(seats))
     far = _OUTER + 12.0 + len(kinds) * _TRACK
     names_ = [
         _label(server, angle(server, 0.5), far) for server in seats if slot[server] % every == 0
@@ -148,15 +148,9 @@ def _tip(piece: Sequence[Rank]) -> str:
     rank = piece[0]
     if len(piece) > 1:
         stage = rank.place["pipeline"]
-        return f"server {rank.server}, stage {stage}: ranks {_names(piece)}"
+        return f"server {rank.server}, stage {stage}: ranks {rank_numbers(piece)}"
     place = ", ".join(f"{axis} {at}" for axis, at in rank.place.items())
     return f"rank {rank.number}, server {rank.server}, GPU {rank.gpu}: {place}"
-
-
-def _names(group: Sequence[Rank]) -> str:
-    """Return the numbers of ranks, shortened: "0, 1, 2, 3 .. 7"."""
-    numbers = ", ".join(str(rank.number) for rank in group[:4])
-    return f"{numbers} .. {group[-1].number}" if len(group) > 4 else numbers
 
 
 def _shade(stage: int, layout: Layout) -> int:

@@ -1,7 +1,5 @@
 """The compact form of plans, comparisons and runs that notebooks show; it needs no script."""
 
-from importlib.resources import files
-
 from topoopt.base.display import register
 from topoopt.codesign.comparison import Comparison
 from topoopt.experiment.run import ExperimentRun
@@ -10,7 +8,7 @@ from topoopt.report.answer import plan_answer, plan_facts
 from topoopt.report.comparison_page import comparison_answer, comparison_facts, fabrics
 from topoopt.report.experiment_page import markdown_html, picture
 from topoopt.report.markup import Html, as_html, element, joined
-from topoopt.report.page import fact_list
+from topoopt.report.page import fact_list, resource
 from topoopt.report.plan_page import baselines, gap_bar, halves
 from topoopt.report.wiring import draw, wiring_svg
 
@@ -49,7 +47,7 @@ def run_html(run: ExperimentRun) -> str:
 
 
 def _fragment(*parts: Html | str | list[Html]) -> str:
-    style = files("topoopt.report").joinpath("report.css").read_text(encoding="utf-8")
+    style = resource("report.css")
     # Rules hold below the fragment only, so that the notebook around it stays as it is.
     frame = (
         ":scope { background: var(--panel); border: 1px solid var(--line); border-radius: 10px; "

@@ -57,7 +57,7 @@ def render_page(
         element("meta", name="generator", content=f"topoopt {version}"),
         element("link", rel="icon", href="data:,"),
         element("title", title),
-        element("style", Html(_resource("report.css"))),
+        element("style", Html(resource("report.css"))),
     )
     header = element(
         "header",
@@ -76,7 +76,7 @@ def render_page(
         element("main", (_section(section) for section in sections)),
         element("footer", f"Made by topoopt {version}."),
         element("div", id="tip", role="tooltip", hidden=True),
-        element("script", Html(_resource("report.js"))),
+        element("script", Html(resource("report.js"))),
     )
     return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
 
@@ -92,5 +92,6 @@ def _section(section: Section) -> Html:
     return element("section", joined(heading, section.body), id=section.name)
 
 
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
+    """Return the text of a file beside this module, such as the style sheet."""
     return files("topoopt.report").joinpath(name).read_text(encoding="utf-8")

@@ -121,6 +121,12 @@ def _by(ranks: Iterable[Rank], key: Callable[[dict[str, int]], tuple[int, ...]])
     return [tuple(group) for group in found.values()]
 
 
+def rank_numbers(group: Sequence[Rank]) -> str:
+    """Return the numbers of ranks, shortened: "0, 1, 2, 3 .. 7"."""
+    numbers = ", ".join(str(rank.number) for rank in group[:4])
+    return f"{numbers} .. {group[-1].number}" if len(group) > 4 else numbers
+
+
 def wires_of(kind: RankGroups, layout: Layout, fabric: Fabric) -> tuple[int, ...]:
     """Return the links that the groups of a kind send over.
 

@@ -9,7 +9,7 @@ from topoopt.plan.ranks import ranks_of
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.layout_map import MOST_SERVERS, layout_map
 from topoopt.report.markup import Html, element, joined, number, table
-from topoopt.report.rank_groups import RankGroups, kinds_of
+from topoopt.report.rank_groups import RankGroups, kinds_of, rank_numbers
 
 
 def ranks_section(found: Evaluation, layout: Layout) -> Html:
@@ -51,14 +51,12 @@ def _group_table(plan: Plan, kinds: list[RankGroups]) -> Html:
     rows = []
     for kind in kinds:
         sets, first = kind.servers, kind.groups[0]
-        members = ", ".join(str(rank.number) for rank in first[:4])
-        members += f" .. {first[-1].number}" if len(first) > 4 else ""
         sums = kind.name in ("data", "tensor")
         wires = [_wires(plan, one, sums=sums) for one in dict.fromkeys(sets)]
         rows.append(
             (
                 kind.name, kind.what, number(len(kind.groups), str(len(kind.groups))),
-                number(len(first), str(len(first))), members, server_names(sets[0]),
+                number(len(first), str(len(first))), rank_numbers(first), server_names(sets[0]),
                 ", ".join(dict.fromkeys(wires)),
             )
         )  # fmt: skip

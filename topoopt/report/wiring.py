@@ -81,6 +81,11 @@ def seats_of(plan: Plan) -> tuple[int, ...]:
     return tuple(range(servers))
 
 
+def label_step(servers: int) -> int:
+    """Return which servers have their number written beside them: every one, or every so many."""
+    return 2 ** math.ceil(math.log2(servers / 48)) if servers > 48 else 1
+
+
 def wiring_svg(plan: Plan, drawing: Drawing, load: Floats | None = None) -> Html:
     """Return the drawing: one path a link, one circle a server.
 
@@ -106,7 +111,7 @@ def wiring_svg(plan: Plan, drawing: Drawing, load: Floats | None = None) -> Html
         shape = _curve(spot[link.source], spot[link.target], digits)
         paths.append(element("path", d=shape, class_=f"{colour} l{level}", data_l=index))
     size = max(1.2, min(15.0, 0.55 * math.pi * _RADIUS / servers))
-    every = max(1, 2 ** math.ceil(math.log2(servers / 48))) if servers > 48 else 1
+    every = label_step(servers)
     dots, names = [], []
     for place, server in enumerate(drawing.seats):
         x, y = spot[server]

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from codesign_base import InputError
 from codesign_base.arguments import check_path, told
-from codesign_base.paths import exists, is_directory
+from codesign_base.paths import exists, is_directory, make_directory
 from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
 from topoopt.codesign.comparison import Comparison, parse_comparison
@@ -138,13 +138,7 @@ def _write_with_plans(
     folder = path.parent / f"{path.stem}-plans"
     page = front({name: quote(f"{folder.name}/{name}.html") for name in plans})
     made = {name: render_plan(plan) for name, plan in plans.items()}
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot make the folder {folder} ({error.strerror}); give another name or an existing "
-            "directory"
-        ) from None
+    make_directory(folder)
     for name, text in made.items():
         write_text_atomically(folder / f"{name}.html", text)
     write_text_atomically(path, page)

@@ -243,7 +243,7 @@ class LayoutSearch:
                 other: candidate
                 for candidate in [*close, *(twin for twin in twins if twin is not None)]
                 for other in self.family.placements(candidate.layout)
-                if other not in known and self._takes(other) <= most
+                if other not in known and self.family.expected_bytes(other) <= most
             }
             for one in placed_on_switch(self.second, others):
                 placed.append(one)
@@ -293,15 +293,12 @@ class LayoutSearch:
 
         If nothing is left, the one that takes least.
         """
-        takes = [self._takes(self._first(each)) for each in chosen]
+        takes = [self.family.expected_bytes(self._first(each)) for each in chosen]
         most = self.problem.options.memory_bytes
         kept = [i for i, size in enumerate(takes) if i < always or size <= most]
         kept = kept or [takes.index(min(takes))]
         self.skipped = {chosen[i].layout: None for i in range(len(chosen)) if i not in kept}
         return [chosen[i] for i in kept]
-
-    def _takes(self, placement: Placement) -> float:
-        return self.family.expected_bytes(placement)
 
     def _first(self, candidate: Candidate) -> Placement:
         """Return the placement of a layout that is simulated first."""

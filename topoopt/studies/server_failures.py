@@ -89,22 +89,24 @@ class Continued:
     ----------
     dead : tuple of int
     times : dict of str to float
-        Seconds an iteration, by way; infinity where the survivors are not connected.
-    fits : bool
-        Whether any parallelization is legal on the survivors and fits in their memory; without,
-        all times are infinite.
+        Seconds per iteration, by way; infinity where the survivors are not connected, and
+        everywhere if nothing fits.
     origin : str
         What the best one came from: "plan" (moved off the dead, or a layout of the same
         degrees), a named strategy, or "search".
     why : str
-        Why none fits, in a sentence; empty if one does.
+        Why no parallelization fits, in a sentence; empty if one does.
     """
 
     dead: tuple[int, ...]
     times: dict[str, float]
-    fits: bool
     origin: str
     why: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether any parallelization is legal on the survivors and fits in their memory."""
+        return not self.why
 
 
 def after_servers(
@@ -156,7 +158,7 @@ def _without(
     try:
         alternatives = alternatives_without(dead)
     except InfeasibleError as error:
-        return Continued(dead, times, fits=False, origin="", why=str(error))
+        return Continued(dead, times, origin="", why=str(error))
     (best, origin), fastest = alternatives.first, float("inf")
     for how in ("skip", "new-rings"):
         try:
@@ -168,7 +170,7 @@ def _without(
         if time < fastest:
             best, fastest, origin = found, time, came
     times["rewired"] = alternatives.rewired(best, origin)
-    return Continued(dead, times, fits=True, origin=origin)
+    return Continued(dead, times, origin)
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,11 +65,11 @@ def test_a_checkpoint_skips_finished_searches(plan, tmp_path, monkeypatch):
     once = topoopt.codesign.once.optimize_once
     made = []
 
-    def counted(*arguments, **options):
-        made.append(options["seed"])
+    def counted(asked, **options):
+        made.append(asked.seed)
         if len(made) == 3:
             raise KeyboardInterrupt
-        return once(*arguments, **options)
+        return once(asked, **options)
 
     monkeypatch.setattr(topoopt.codesign.restarts, "optimize_once", counted)
     partial = planned(JOB, CLUSTER, **ASKED, checkpoint=path)

@@ -222,8 +222,10 @@ def test_live_progress_on_a_terminal(tmp_path, monkeypatch, capsys):
     assert "[2/2] ok          a=2" in capsys.readouterr().err
 
 
-def test_from_python(tmp_path, capsys):
+def test_from_the_command_line(tmp_path, capsys, monkeypatch):
+    words = ["script.py", "--output", str(tmp_path / "out"), "--workers", "1"]
+    monkeypatch.setattr("sys.argv", words)
     with pytest.raises(SystemExit) as end:
-        run_from_command_line(simple(), ["--output", str(tmp_path / "out"), "--workers", "1"])
+        run_from_command_line(simple())
     assert end.value.code == 0
     assert capsys.readouterr().out.startswith("# plain (full)")

@@ -229,7 +229,8 @@ def test_command_line_errors(script):
     script.run("--nonsense", status=2)
     (script.directory / "file").write_text("")
     script.run("--output", str(script.directory / "file" / "x"), status=2)
-    assert script.stderr.startswith("error: cannot create the directory")
+    assert script.stderr.startswith("error: directory '")
+    assert "file/x' cannot be made (Not a directory); give another name" in script.stderr
     assert script.run("--quick", "--output", str(script.directory / "there")) == ["1z"]
     results = script.directory / "there" / "sample-run" / "quick" / "results.csv"
     assert results.read_text().count("\n") == 2

@@ -127,7 +127,7 @@ def test_allreduce_on_circulants_is_a_handful_of_classes(
     quotient = check_same(fabric, graph_of(hosts, tasks, edges))
     assert classes(quotient) == 4
     assert quotient is not None
-    assert (quotient.link_classes, quotient.device_classes) == (1, 1)
+    assert (quotient.orders.capacity.size, quotient.orders.devices) == (1, 1)
 
 
 def torus(rows: int, columns: int) -> Fabric:
@@ -173,7 +173,7 @@ def test_all_to_all(name: str, most_tasks: int, most_links: int, transport: Tran
     quotient = check_same(fabric, graph)
     assert quotient is not None
     assert classes(quotient) <= most_tasks
-    assert quotient.link_classes <= most_links
+    assert quotient.orders.capacity.size <= most_links
 
 
 # --- random graphs --------------------------------------------------------------------------
@@ -253,8 +253,8 @@ def test_disjoint_copies_collapse_to_one(seed: int, copies: int) -> None:
     quotient = check_same(wide, graph)
     assert quotient is not None
     assert classes(quotient) <= len(tasks)
-    assert quotient.link_classes <= fabric.network.links
-    assert quotient.device_classes <= fabric.network.hosts
+    assert quotient.orders.capacity.size <= fabric.network.links
+    assert quotient.orders.devices <= fabric.network.hosts
     alone = run_fluid(fabric, TaskGraph.from_lists(fabric.network.hosts, tasks, edges))
     copied = run_fluid(wide, graph, collapsed=True)
     np.testing.assert_allclose(copied.finish, np.repeat(alone.finish, copies), rtol=1e-9)

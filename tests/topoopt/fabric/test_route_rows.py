@@ -113,7 +113,7 @@ def test_a_fabric_that_nothing_names_is_freed_at_once():
     # Its arrays are megabytes, and garbage is looked for by numbers of objects, not by bytes.
     network, routes = ideal_switch(4, 1e9, 1e-6)
     fabric = Fabric("switch", network, routes)
-    assert np.all(fabric.message_lags(np.arange(1, 4)) > 0.0)
+    assert np.all(fabric.rows.lags(np.arange(1, 4)) > 0.0)
     freed = weakref.ref(fabric)
     collected = gc.isenabled()
     gc.disable()

@@ -110,8 +110,8 @@ def test_the_slowest_cable_sets_the_store_and_forward() -> None:
     """Parallel cables carry more, but each packet takes one of them."""
     network = Network.from_links("line", 3, 0, [0, 0, 1], [1, 1, 2], [1e9, 1e9, 4e9], LATENCY)
     fabric = Fabric("line", network, shortest_routes(network))
-    assert fabric.message_lags(np.array([2]))[0] == pytest.approx(4 * LATENCY + P / 1e9)
-    assert fabric.message_lags(np.array([1]))[0] == pytest.approx(2 * LATENCY)
+    assert fabric.rows.lags(np.array([2]))[0] == pytest.approx(4 * LATENCY + P / 1e9)
+    assert fabric.rows.lags(np.array([1]))[0] == pytest.approx(2 * LATENCY)
 
 
 # --- caps of rounds -------------------------------------------------------------------------

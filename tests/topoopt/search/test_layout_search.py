@@ -34,7 +34,8 @@ def test_layouts_beyond_the_memory_are_named_and_the_least_is_kept():
     assert len(kept) == 1
     assert len(result.skipped) == 3
     takes = {
-        each.layout: search._takes(each.placement) for each in survey(search.problem).candidates
+        each.layout: search.family.expected_bytes(each.placement)
+        for each in survey(search.problem).candidates
     }
     assert min(takes[layout] for layout in (*kept, *search.skipped)) == takes[next(iter(kept))]
 

@@ -50,7 +50,7 @@ class Stay:
 
 @dataclass(frozen=True)
 class Queued:
-    """How all requests fared.
+    """What all requests got.
 
     Parameters
     ----------

@@ -137,7 +137,8 @@ def _simulated(
     phases: Floats,
     window: float,
 ) -> Contention:
-    # Contention hardly ever makes an iteration faster; one more covers the phase, one that.
+    # One iteration more covers the phase, and one an iteration that contention makes faster, which
+    # hardly ever happens.
     counts = [ceil(window / time) + 2 for time in alone]
     repeated = [
         in_turn(tenant.tasks, count, float(phase))
