@@ -109,6 +109,7 @@ def _remedy(space: LayoutSpace, ends: Callable[[Layout], Ends], refused: list[st
         ("tensor", space.gpus, "GPUs"), ("context", space.gpus, "GPUs"),
         ("pipeline", space.gpus, "GPUs"), ("context", space.sequence, "tokens of a sample"),
         ("expert", experts, "experts of a layer"),
+        ("microbatch", space.batch, "samples of an iteration"),
     ):  # fmt: skip
         degrees = getattr(choices, name)
         if degrees and all(whole % degree for degree in degrees):
