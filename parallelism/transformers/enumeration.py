@@ -19,7 +19,7 @@ from parallelism.transformers.layout import (
     part_stages,
 )
 from parallelism.transformers.shares import check_layout, shares_out
-from parallelism.transformers.stage_maps import Ends, usual_maps
+from parallelism.transformers.stage_maps import LayerLoads, usual_maps
 
 _MOST_MICROBATCH = 8
 _LEAST_TOKENS = 1024
@@ -52,7 +52,7 @@ def check_batch(global_batch: int, gpus: int) -> None:
 
 
 def enumerate_layouts(
-    space: LayoutSpace, ends: Callable[[Layout], Ends] | None = None
+    space: LayoutSpace, loads: Callable[[Layout], LayerLoads] | None = None
 ) -> list[Layout]:
     """List the legal layouts of a model on all GPUs.
 
@@ -67,8 +67,8 @@ def enumerate_layouts(
         schedules of more microbatches than stages, at most four times as many; states sharded by
         ZeRO 1 or 3; no or full recomputation. Layers as even as they go, and balanced with the
         ends of the model.
-    ends : callable, optional
-        Returns what embedding and head weigh beside a layer of a layout; by default nothing.
+    loads : callable, optional
+        Returns what layers, embedding and head of a layout have to do; by default layers alike.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def enumerate_layouts(
         If there is none.
     """
     check_batch(space.batch, space.gpus)
-    weigh = ends or (lambda _: (0.0, 0.0))
+    weigh = loads or (lambda _: LayerLoads())
     refused: list[str] = []
     found = list(_layouts(space, weigh, refused))
     if not found:
@@ -101,7 +101,7 @@ def enumerate_layouts(
     return found
 
 
-def _remedy(space: LayoutSpace, ends: Callable[[Layout], Ends], refused: list[str]) -> str:
+def _remedy(space: LayoutSpace, loads: Callable[[Layout], LayerLoads], refused: list[str]) -> str:
     """Return what to change where no layout is legal."""
     choices, asked = space.choices, space.choices.asked
     experts = 1 if space.model.experts is None else space.model.experts.count
@@ -109,6 +109,7 @@ def _remedy(space: LayoutSpace, ends: Callable[[Layout], Ends], refused: list[st
         ("tensor", space.gpus, "GPUs"), ("context", space.gpus, "GPUs"),
         ("pipeline", space.gpus, "GPUs"), ("context", space.sequence, "tokens of a sample"),
         ("expert", experts, "experts of a layer"),
+        ("microbatch", space.batch, "samples of an iteration"),
     ):  # fmt: skip
         degrees = getattr(choices, name)
         if degrees and all(whole % degree for degree in degrees):
@@ -123,7 +124,7 @@ def _remedy(space: LayoutSpace, ends: Callable[[Layout], Ends], refused: list[st
         )
     if asked and refused and all(refused):  # no degrees that fill the GPUs divide the model
         return refused[0].removeprefix("layout: ")
-    alone = [name for name in asked if _any_without(space, name, ends)]
+    alone = [name for name in asked if _any_without(space, name, loads)]
     if alone:
         out = "it" if len(alone) == 1 else "one of them"
         return f"give {' or '.join(alone)} other values, or leave {out} out"
@@ -131,15 +132,15 @@ def _remedy(space: LayoutSpace, ends: Callable[[Layout], Ends], refused: list[st
     return f"leave out some of that, {remedy}" if asked else remedy
 
 
-def _any_without(space: LayoutSpace, name: str, ends: Callable[[Layout], Ends]) -> bool:
+def _any_without(space: LayoutSpace, name: str, loads: Callable[[Layout], LayerLoads]) -> bool:
     """Whether any layout is legal if one of the choices is left open."""
     usual = getattr(Choices(), name)
     less = replace(space, choices=replace(space.choices, **{name: usual}))
-    return any(True for _ in _layouts(less, ends, []))
+    return any(True for _ in _layouts(less, loads, []))
 
 
 def _layouts(
-    space: LayoutSpace, ends: Callable[[Layout], Ends], refused: list[str]
+    space: LayoutSpace, loads: Callable[[Layout], LayerLoads], refused: list[str]
 ) -> Iterator[Layout]:
     """Yield layouts; of all degrees why they cannot split the model is added to ``refused``.
 
@@ -170,7 +171,7 @@ def _layouts(
                         refused.append(str(error))
                         continue
                     refused.append("")
-                    yield from _timings(space, base, ends)
+                    yield from _timings(space, base, loads)
 
 
 def _contexts(space: LayoutSpace, ranks: int) -> list[int]:
@@ -208,7 +209,9 @@ def _experts(space: LayoutSpace, tensor: int, ranks: int) -> Iterator[tuple[int,
                 yield expert, None if fold == 1 else split
 
 
-def _timings(space: LayoutSpace, base: Layout, ends: Callable[[Layout], Ends]) -> Iterator[Layout]:
+def _timings(
+    space: LayoutSpace, base: Layout, loads: Callable[[Layout], LayerLoads]
+) -> Iterator[Layout]:
     """Microbatches, schedules, maps of layers, recomputation and sharding of some degrees."""
     model, choices, samples = space.model, space.choices, space.batch // base.data
     usual = range(1, _MOST_MICROBATCH + 1)
@@ -226,10 +229,10 @@ def _timings(space: LayoutSpace, base: Layout, ends: Callable[[Layout], Ends]) -
             )
             for recompute in choices.recompute
         ]  # fmt: skip
-        weights = [ends(kind) if balanced else (0.0, 0.0) for kind in kinds]
+        owns = [loads(kind) if balanced else LayerLoads() for kind in kinds]
         for schedule, virtual in _schedules(space, base.pipeline, samples // microbatch):
-            for kind, weight in zip(kinds, weights, strict=True):
-                maps = _maps(space, base.pipeline, schedule, virtual, weight)
+            for kind, own in zip(kinds, owns, strict=True):
+                maps = _maps(space, base.pipeline, schedule, virtual, own)
                 for stage_layers, zero in product(maps, choices.zero):
                     # Sharded weights are gathered for every microbatch: not with pipelines.
                     if zero < 3 or base.pipeline == 1:
@@ -240,14 +243,18 @@ def _timings(space: LayoutSpace, base: Layout, ends: Callable[[Layout], Ends]) -
 
 
 def _maps(
-    space: LayoutSpace, pipeline: int, schedule: PipelineScheduleName, virtual: int, ends: Ends
+    space: LayoutSpace,
+    pipeline: int,
+    schedule: PipelineScheduleName,
+    virtual: int,
+    loads: LayerLoads,
 ) -> Iterator[tuple[int, ...]]:
     """Layers of each part: what is asked for, or even and balanced ones."""
     if space.choices.stage_layers or pipeline == 1:
         yield space.choices.stage_layers
         return
     stages = part_stages(schedule, pipeline, virtual)
-    yield from usual_maps(space.model.layers, stages, ends, folded=schedule in FOLDED)
+    yield from usual_maps(space.model.layers, stages, loads, folded=schedule in FOLDED)
 
 
 def _schedules(

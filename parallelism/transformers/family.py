@@ -14,7 +14,7 @@ from parallelism.device import Server
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.assumptions import assumptions_of
-from parallelism.transformers.balance import ends_in_layers
+from parallelism.transformers.balance import layer_loads
 from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.costs import model_flops
 from parallelism.transformers.enumeration import check_batch, enumerate_layouts
@@ -37,7 +37,7 @@ from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.shares import check_layout, rank_tokens, shares_out
 from parallelism.transformers.sizes import REDUCED_FROM, expected_bytes, expected_tasks
-from parallelism.transformers.stage_maps import Ends
+from parallelism.transformers.stage_maps import LayerLoads
 from parallelism.transformers.training import Training
 
 if TYPE_CHECKING:
@@ -175,13 +175,13 @@ class LayoutFamily:
 
     @cached_property
     def _layouts(self) -> tuple[Layout, ...]:
-        found = enumerate_layouts(self.space, self._ends)
+        found = enumerate_layouts(self.space, self._loads)
         known = set(found)
         return (*found, *(layout for layout in self.published if layout not in known))
 
-    def _ends(self, layout: Layout) -> Ends:
-        """Return what embedding and head weigh beside a layer; see `ends_in_layers`."""
-        return ends_in_layers(self.training(layout), self.rates, self.server)
+    def _loads(self, layout: Layout) -> LayerLoads:
+        """Return what layers, embedding and head have to do; see `layer_loads`."""
+        return layer_loads(self.training(layout), self.rates, self.server)
 
     @cached_property
     def published(self) -> tuple[Layout, ...]:

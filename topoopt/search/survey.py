@@ -205,8 +205,7 @@ def survey(
         raise InfeasibleError(
             f"model {family.model.name!r} does not fit: the least of "
             f"{counted(len(layouts), 'layout')} needs {least / 1e9:.4g} GB on a GPU that has "
-            f"{family.memory_limit / 1e9:.4g} GB to use; give more servers, GPUs with more memory, "
-            f"a shorter sequence, or {_more_kinds(family)}",
+            f"{family.memory_limit / 1e9:.4g} GB to use; {_room(family, layouts)}",
             fields=tuple(family.choices.asked),
         )
     order = sorted(range(len(found)), key=lambda i: (found[i].estimate_s, i))
@@ -218,9 +217,16 @@ def survey(
     )
 
 
-def _more_kinds(family: LayoutFamily) -> str:
+def _room(family: LayoutFamily, layouts: Sequence[Layout]) -> str:
+    """Return what to change where no layout fits: nothing of samples, if states alone do not."""
+    states = min(max(use.states for use in family.uses(layout)) for layout in layouts)
     asked = " or ".join(family.choices.asked)
-    return f"{asked} other values" if asked else "fewer samples in an iteration"
+    more = "give more servers, GPUs with more memory, "
+    if states > family.memory_limit:
+        other = f"or {asked} other values" if asked else "or more GPUs a server"
+        return f"weights, gradients and optimizer alone take {states / 1e9:.4g} GB; {more}{other}"
+    other = f"{asked} other values" if asked else "fewer samples in an iteration"
+    return f"{more}a shorter sequence, or {other}"
 
 
 def lowest_bound(problem: Problem[LayoutFamily], bounded: Sequence[Bounded]) -> Bound:

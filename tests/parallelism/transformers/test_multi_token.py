@@ -11,7 +11,7 @@ from codesign_base import InputError
 from parallelism.transformers.activations import layer_activations, part_activations
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.attention import SlidingWindow
-from parallelism.transformers.balance import ends_in_layers
+from parallelism.transformers.balance import layer_loads
 from parallelism.transformers.collectives import (
     end_communications,
     layer_communications,
@@ -75,7 +75,7 @@ def test_only_the_part_with_the_head_takes_longer(schedule) -> None:
     assert np.array_equal(plain[:-1], more[:-1])
     assert (more[-1] > plain[-1]).all()
     ends = [
-        ends_in_layers(training_of(model, layout, MEGATRON_CORE), rates, server)
+        layer_loads(training_of(model, layout, MEGATRON_CORE), rates, server)
         for model in (LATENT, FURTHER_TOKENS)
     ]
     assert ends[0][0] == ends[1][0]

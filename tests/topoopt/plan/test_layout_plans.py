@@ -222,8 +222,15 @@ def test_files_that_are_no_plan(plan: to.Plan, tmp_path, keys, value) -> None:
 
 def test_what_does_not_fit_is_refused_with_the_least_need() -> None:
     job = replace(JOB, memory_reserve=0.99999)
-    with pytest.raises(InfeasibleError, match="does not fit: the least of"):
+    with pytest.raises(InfeasibleError, match="does not fit: the least of") as found:
         to.co_optimize(job, CLUSTER)
+    # What is left of the memory is too little for weights: no shorter sequence helps.
+    assert "weights, gradients and optimizer alone take" in str(found.value)
+    assert "sequence" not in str(found.value)
+    with pytest.raises(InfeasibleError, match="a shorter sequence, or context or"):
+        to.co_optimize(replace(JOB, memory_reserve=0.97), CLUSTER)
+    with pytest.raises(InfeasibleError, match="samples of an iteration are no multiple of micro"):
+        to.co_optimize(replace(JOB, choices=Choices(microbatch=(3,))), CLUSTER)
     with pytest.raises(InfeasibleError, match="no layout fills 16 GPUs"):
         to.co_optimize(replace(JOB, choices=Choices(tensor=(3,))), CLUSTER)
 
