@@ -59,6 +59,11 @@ def test_a_missing_job_file_is_named_rather_than_the_options_that_it_would_hold(
     assert "file 'jobb.yaml' does not exist; check the path" in said("plan", "jobb.yaml")
 
 
+def test_an_option_is_named_by_its_first_word():
+    assert "--gpus (Possible options: --gpus-per-server)" in said("plan", "dlrm-16", "--gpus", 4)
+    assert "Possible options: --bandwidth" in said("plan", "dlrm-16", "--bandwith", "1Gbps")
+
+
 def test_a_plan_is_not_written_under_the_name_of_a_page(tmp_path):
     page = tmp_path / "plan.html"
     message = said(
