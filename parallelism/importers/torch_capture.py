@@ -198,7 +198,8 @@ def _export(
         raise InputError(
             f"capture of {title!r}: torch.export cannot trace the module at a batch of "
             f"{prime}, tried in place of the examples' ({type(error).__name__}: {reason}); the "
-            "examples must be what its forward pass takes, and shapes and control flow depend neither on values nor on the batch"
+            "examples must be what its forward pass takes, and shapes and control flow depend "
+            "neither on values nor on the batch"
         ) from None
 
 

@@ -132,6 +132,10 @@ class Exploration:
         axes.legend()
         return axes
 
+    def __str__(self) -> str:
+        """Return the summary, as `print` shows it."""
+        return self.summary()
+
     def summary(self) -> str:
         """Return the frontier, and what became of the rest, as text."""
         best = self.best

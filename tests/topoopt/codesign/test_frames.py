@@ -130,6 +130,11 @@ def test_a_comparison_names_the_fastest_fabric_by_times_of_one_model():
         assert words in comparison_answer(replace(COMPARED, fabrics=(ours, rival)))
 
 
+@pytest.mark.parametrize("found", [COMPARED, EXPLORED])
+def test_results_are_printed_as_their_summary(found):
+    assert str(found) == found.summary()
+
+
 def test_figures_show_the_numbers():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
