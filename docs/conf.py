@@ -5,6 +5,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from docutils import nodes
+
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
@@ -31,6 +33,8 @@ html_title = "topoopt"
 html_css_files = ["site.css"]
 html_static_path = ["_static"]
 html_show_sourcelink = False
+# A page without others in its section has no menu of them.
+html_sidebars = {"gallery": [], "search": [], "genindex": [], "py-modindex": []}
 html_theme_options = {
     "navigation_with_keys": False,
     "show_prev_next": True,
@@ -41,6 +45,8 @@ html_theme_options = {
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 nitpicky = False
+# Letters from which a cell of a table counts as text.
+_WORDY = 60
 
 autosummary_generate = True
 autodoc_typehints = "none"
@@ -54,9 +60,17 @@ def _inside(_app: object, _page: str, source: list[str]) -> None:
     source[0] = re.sub(r"\[([^]]+)\]\(\.\./experiments/results(?:/[\w./-]+\.md)?\)", r"`\1`", text)
 
 
+def _wordy(_app: object, tree: nodes.document, _page: str) -> None:
+    """Mark cells of many words, which narrow screens would show one word a line."""
+    for cell in tree.findall(nodes.entry):
+        if len(cell.astext()) > _WORDY:
+            cell["classes"].append("wordy")
+
+
 def setup(app: object) -> None:
     """Connect what Sphinx calls."""
     app.connect("source-read", _inside)  # type: ignore[attr-defined]
+    app.connect("doctree-resolved", _wordy)  # type: ignore[attr-defined]
 
 
 # Tutorials run when the site is built; what they print is what this version prints.

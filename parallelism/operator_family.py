@@ -25,6 +25,10 @@ _IN_GRAPH = (
     "the model is an operator graph, which has one already; give it to the transformer that the "
     "graph is made of (models.get_model, or a transformer with --per-operator), or leave it out"
 )
+_BATCH = (
+    "the model is planned operator by operator; leave it out, or give the batch per GPU instead, "
+    "or a language model by its layouts (in Python load_transformer)"
+)
 _LAYOUTS_ONLY = "the model is planned operator by operator, where it says nothing; leave it out"
 
 
@@ -70,11 +74,12 @@ class OperatorFamily:
         **dict.fromkeys(("sequence", "mtp_layers"), _IN_GRAPH),
         **dict.fromkeys(
             (
-                "global_batch", "choices", "implementation", "rates", "memory_reserve",
+                "choices", "implementation", "rates", "memory_reserve",
                 "simulated", "memory_bytes",
             ),
             _LAYOUTS_ONLY,
         ),
+        "global_batch": _BATCH,
     }  # fmt: skip
 
     @property

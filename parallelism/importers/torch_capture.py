@@ -103,6 +103,11 @@ def capture(
         raise InputError(f"capture: element_bytes is {element_bytes!r}; give 1, 2, 4 or 8")
     title = type(module).__name__ if name is None else name
     positional, named, batch = _examples(torch, example_inputs, title)
+    if any(map(torch.nn.parameter.is_lazy, (*module.parameters(), *module.buffers()))):
+        raise InputError(
+            f"capture of {title!r}: its lazy layers have no shapes yet; call the module on its "
+            "examples once before"
+        )
     prime = _prime(torch, module, (*positional, *named.values()))
     program = _export(torch, module, positional, named, prime, title)
     bytes_each = _element_bytes(module) if element_bytes is None else element_bytes
@@ -191,9 +196,10 @@ def _export(
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = (lines[0] if lines else type(error).__name__)[:200].rstrip(".")
         raise InputError(
-            f"capture of {title!r}: torch.export cannot trace the module at a batch of {prime} "
-            f"({type(error).__name__}: {reason}); the examples must be what its forward "
-            "pass takes, and shapes and control flow depend neither on values nor on the batch"
+            f"capture of {title!r}: torch.export cannot trace the module at a batch of "
+            f"{prime}, tried in place of the examples' ({type(error).__name__}: {reason}); the "
+            "examples must be what its forward pass takes, and shapes and control flow depend "
+            "neither on values nor on the batch"
         ) from None
 
 

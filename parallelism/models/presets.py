@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.arguments import told
 from parallelism.graph import ModelGraph
 from parallelism.models.bert import bert, bert_encoder
 from parallelism.models.candle import candle
@@ -167,7 +168,7 @@ def get_model(name: str, **overrides: Any) -> ModelGraph:
     256
     """
     if not isinstance(name, str):
-        raise InputError(f"model is {name!r}; give a name, such as 'dlrm-16'")
+        raise InputError(f"model is {told(name)}; give a name, such as 'dlrm-16'")
     if name in TRANSFORMERS:
         arguments = {key: overrides.pop(key) for key in _GRAPH_ARGUMENTS & set(overrides)}
         return model_graph(get_transformer(name, **overrides), **arguments)

@@ -383,3 +383,12 @@ def test_a_captured_module_is_planned() -> None:
     )
     assert plan.iteration_time_s >= plan.lower_bound_s > 0
     assert to.verify_plan(plan).ok
+
+
+def test_lazy_layers_are_captured_after_their_first_call() -> None:
+    module = nn.Sequential(nn.Flatten(), nn.LazyLinear(4))
+    example = torch.zeros(2, 3, 5)
+    with pytest.raises(InputError, match="its lazy layers have no shapes yet; call the module"):
+        capture(module, example)
+    module(example)
+    assert capture(module, example).parameters == 4 * 15 + 4

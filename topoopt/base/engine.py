@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
 
 LOCAL, RAY = "local", "ray"
-DIED = "a worker process died (out of memory?); try fewer workers"
+DIED = "a worker process died (out of memory, if it said nothing else?); try fewer workers"
+_UNGUARDED = (
+    "error: each worker runs this script from its beginning, and came to ask for workers itself; "
+    "put the script's calls under if __name__ == '__main__':"
+)
 
 # Runs a list of jobs; yields place and result of each as it finishes.
 Runner = Callable[[Sequence[Call]], Iterator[tuple[int, Any]]]
@@ -245,6 +249,9 @@ def _local_workers(workers: int, shared: Mapping[str, Any]) -> Iterator[Runner]:
     import multiprocessing
     from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        # Python would say the same in two tracebacks, of another way to start processes.
+        raise SystemExit(_UNGUARDED)
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(
         workers,

@@ -146,6 +146,13 @@ def _word_after(names: Sequence[str]) -> str:
 
 def _usage_message(error: Exception) -> str:
     """Return one sentence about a word that the command line does not know."""
+    command = getattr(getattr(error, "ctx", None), "command", None)
+    word = getattr(error, "option_name", "")
+    names = [name for each in getattr(command, "params", ()) for name in each.opts]
+    begun = [name for name in names if len(word) > len("--") and name.startswith(word)]
+    if begun:
+        # What a word begins is meant rather than what looks like it.
+        error.possibilities = begun  # type: ignore[attr-defined]
     message = " ".join(error.format_message().split()).rstrip(".")  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
     if context is None:

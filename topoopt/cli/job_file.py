@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import typer
 
 from codesign_base import InputError
-from codesign_base.paths import is_file, names_model_file
+from codesign_base.paths import exists, is_file, names_model_file
 from topoopt.cli import common
 from topoopt.cli.given import LISTS
 from topoopt.cli.shared import CLUSTER, JOB, SEARCH, SPENDING
@@ -48,10 +48,16 @@ def read_job_file(context: typer.Context, model: str) -> str:
     Raises
     ------
     InputError
-        If the file is a job file with fields that are unknown or have another type.
+        If the file does not exist, or is a job file with fields that are unknown or have another
+        type.
     """
     path = Path(model)
-    if path.suffix.lower() not in (".yaml", ".yml") or not is_file(path):
+    if path.suffix.lower() not in (".yaml", ".yml"):
+        return model
+    if not exists(path):
+        # Else the options that a job file holds would be asked for.
+        raise InputError(f"file {model!r} does not exist; check the path")
+    if not is_file(path):
         return model
     from parallelism.reading import parse_yaml, read_text
 

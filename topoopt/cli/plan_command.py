@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from codesign_base import InputError
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from topoopt.plan.plan import Plan
 
 _OUTPUT = "Files"
+# What `topoopt report` writes, and what others would take for it.
+_PAGES = (".html", ".htm", ".svg", ".png", ".pdf")
 
 
 @takes(CLUSTER, SPENDING, JOB, SEARCH)
@@ -77,6 +80,11 @@ def plan_command(
 
     if as_json:
         common.refuse_given(context, ("details",), "--json prints the whole plan; give one of them")
+    if output is not None and output.suffix.lower() in _PAGES:
+        raise InputError(
+            f"output {output} is to be a plan, which is JSON; give a name that ends in .json, of "
+            "which topoopt report makes a page or picture"
+        )
     inputs = [model, job_file_of(context), given["profile"], given["prices"]]
     common.check_outputs(output, save_traffic, save_network, checkpoint, save_job, inputs=inputs)
     job = make_job(context, model, given)

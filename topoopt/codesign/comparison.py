@@ -153,6 +153,10 @@ class Comparison:
         axes.legend()
         return axes
 
+    def __str__(self) -> str:
+        """Return the summary, as `print` shows it."""
+        return self.summary()
+
     def summary(self) -> str:
         """Return the comparison as a table of text."""
         packets = self.fabrics[0].packet_time_s is not None

@@ -112,21 +112,29 @@ class Exploration:
         for place, (design, cost, time) in enumerate(zip(best, costs, times, strict=True)):
             point = design.point
             rate = format_bandwidth(point.bandwidth_bytes_per_s)
-            # Words lean away from the line, and end where the last point is.
+            # Words lean away from the line, which comes from above to the last point.
             last = place == len(best) - 1 and place > 0
             axes.annotate(
                 f"{point.servers} x {point.degree} x {rate}", (cost, time),
-                (-4, -6) if last else (2, -6), textcoords="offset points", fontsize=8,
-                rotation=0 if last else -35, rotation_mode="anchor",
-                horizontalalignment="right" if last else "left", verticalalignment="top",
+                (4, 4) if last else (2, -6), textcoords="offset points", fontsize=8,
+                rotation=35 if last else -35, rotation_mode="anchor",
+                horizontalalignment="left", verticalalignment="bottom" if last else "top",
             )  # fmt: skip
         axes.set(xlabel="cost [US dollars]", ylabel="time a sample [us]", title=self.model)
         # What costs nothing, such as the network of one server, has no place on a log scale.
         if all(design.point.cost_usd > 0 for design in self.designs):
             axes.set_xscale("log")
+        low, high = axes.transData.inverted().transform(
+            axes.transAxes.transform([(0, 0), (1.3, 0)])
+        )
+        axes.set_xlim(low[0], high[0])  # room for the last point's words
         axes.set_ylim(bottom=0.0)
         axes.legend()
         return axes
+
+    def __str__(self) -> str:
+        """Return the summary, as `print` shows it."""
+        return self.summary()
 
     def summary(self) -> str:
         """Return the frontier, and what became of the rest, as text."""

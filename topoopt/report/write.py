@@ -202,8 +202,8 @@ def render_report(subject: Subject) -> str:
         return render_results(load_results(subject.output))
     if not isinstance(subject, str | Path):
         raise InputError(
-            f"no report shows {told(subject)}; give a plan, a comparison, the "
-            "run of an experiment, or the name of a file"
+            f"report: its subject is {told(subject)}; give a plan, a comparison, the run of an "
+            "experiment, or the name of a file or folder"
         )
     path = Path(subject)
     if is_directory(path):

@@ -1,5 +1,6 @@
 """The engine: order, failures, interrupts, and the same answers everywhere."""
 
+import multiprocessing
 import os
 import signal
 import threading
@@ -115,6 +116,12 @@ def test_results_wait_for_those_before_them():
     assert list(ordered) == [20, 30]
     with pytest.raises(InputError, match="worker process died"):
         list(in_order(iter([(0, 1), (1, WorkerDied())])))
+
+
+def test_a_script_that_asks_for_workers_in_its_workers_is_told_where_its_calls_belong(monkeypatch):
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    with pytest.raises(SystemExit, match="calls under if __name__ == '__main__'"):
+        run_jobs([Call(pow, {"base": 2, "exp": 3})] * 2, workers=2)
 
 
 def test_what_is_shared_must_be_picklable():

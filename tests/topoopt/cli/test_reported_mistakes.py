@@ -47,11 +47,34 @@ def test_spaces_are_counted_up_to_the_servers_of_a_cluster():
         ("dlrm-16", "job 'd' is no pair"),
         ([("dlrm-16", 4, 1)], "is no pair; give a model and its servers"),
         ([("dlrm-16", "4")], "servers of job 'dlrm-16' is '4'; give a whole number"),
+        ([(to.Job(to.models.dlrm(tables=2)), 4)], "model of a job is of type Job; give a name"),
     ],
 )
 def test_jobs_that_share_are_pairs(jobs, message):
     with pytest.raises(InputError, match=message):
         share(jobs, to.Cluster(4, 2, "100Gbps"))
+
+
+def test_a_missing_job_file_is_named_rather_than_the_options_that_it_would_hold():
+    assert "file 'jobb.yaml' does not exist; check the path" in said("plan", "jobb.yaml")
+
+
+def test_an_option_is_named_by_its_first_word():
+    assert "--gpus (Possible options: --gpus-per-server)" in said("plan", "dlrm-16", "--gpus", 4)
+    assert "Possible options: --bandwidth" in said("plan", "dlrm-16", "--bandwith", "1Gbps")
+
+
+def test_a_plan_is_not_written_under_the_name_of_a_page(tmp_path):
+    page = tmp_path / "plan.html"
+    message = said(
+        "plan", "dlrm-16", *["--servers", "4", "--degree", "2", "--bandwidth", "1Gbps", "-o"], page
+    )
+    assert "is JSON; give a name that ends in .json" in message and not page.exists()
+
+
+def test_a_model_by_name_is_not_shown_at_length():
+    with pytest.raises(InputError, match=r"^model is of type Job; give a name, such as 'dlrm-16'$"):
+        to.models.get_model(to.Job(to.models.dlrm(tables=2)))
 
 
 @pytest.mark.parametrize("path", [5, None, b"plan.json"])

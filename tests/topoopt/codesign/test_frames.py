@@ -11,6 +11,7 @@ from codesign_base import InputError
 from topoopt.codesign.comparison import Comparison, FabricResult
 from topoopt.codesign.designs import Design, Point
 from topoopt.codesign.exploration import Exploration
+from topoopt.report.comparison_page import comparison_answer
 
 pandas = pytest.importorskip("pandas")
 FAST = to.SearchOptions(steps=5, confirm="none")
@@ -117,6 +118,23 @@ def test_comparisons_and_grids_have_a_row_a_fabric_and_a_design():
     assert table.degree.tolist() == [1, 2, 3, 4]
 
 
+def test_a_comparison_names_the_fastest_fabric_by_times_of_one_model():
+    ours, flows = COMPARED.fabrics
+    # Its time of flows is below ours of packet trains, but not below ours of flows.
+    for relative_time, words in (
+        (1.0, "the fastest of 2 fabrics"),
+        (0.999, "none of 2 fabrics takes 1% less"),
+        (0.8, "the fastest is fat-tree with 1.1"),
+    ):
+        rival = replace(flows, iteration_time_s=1.1, relative_time=relative_time)
+        assert words in comparison_answer(replace(COMPARED, fabrics=(ours, rival)))
+
+
+@pytest.mark.parametrize("found", [COMPARED, EXPLORED])
+def test_results_are_printed_as_their_summary(found):
+    assert str(found) == found.summary()
+
+
 def test_figures_show_the_numbers():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
@@ -129,6 +147,11 @@ def test_figures_show_the_numbers():
     assert beaten.get_xydata().tolist() == [[20.0, 4e6]]
     assert best.get_xydata().tolist() == [[10.0, 3e6], [30.0, 1e6]]
     assert best.axes.get_xscale() == "log"
+    # No two names of designs lie on each other, nor outside the figure.
+    axes = best.axes
+    axes.figure.canvas.draw()
+    one, other = (text.get_window_extent() for text in axes.texts)
+    assert not one.overlaps(other) and other.x1 < axes.get_window_extent().x1
     # What costs nothing is drawn, too.
     free = replace(EXPLORED.designs[0], point=replace(EXPLORED.designs[0].point, cost_usd=0.0))
     axes = replace(EXPLORED, designs=(free, *EXPLORED.designs[1:])).plot()

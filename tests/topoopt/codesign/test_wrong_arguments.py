@@ -143,7 +143,14 @@ def swept(**given):
         (lambda: to.load_model(5), "model file is 5", PATH),
         (lambda: to.load_plan(None), "plan file is None", PATH),
         (lambda: to.verify_plan(b"x"), "plan file is b'x'", PATH),
-        (lambda: to.write_report(None, "r.html"), "no report shows None", "give a plan"),
+        (
+            lambda: to.co_optimize(
+                to.Job(to.models.get_model("llama3-8b"), global_batch=8), CLUSTER
+            ),
+            "global_batch is 8",
+            "or a language model by its layouts (in Python load_transformer)",
+        ),
+        (lambda: to.write_report(None, "r.html"), "its subject is None", "give a plan"),
         (lambda: shared_plan().summary(details="no"), "details is 'no'", "True or False"),
         (lambda: to.Cluster(4, "x", "1Gbps"), "degree is 'x'", "a whole number of at least 1"),
         (lambda: to.Cluster(4, None, "1Gbps"), "degree is None", "a whole number of at least 1"),

@@ -312,7 +312,7 @@ def test_wrong_input_ends_in_one_sentence_and_status_2(
 
 
 def test_what_has_no_report_is_refused():
-    with pytest.raises(to.InputError, match="no report shows 3"):
+    with pytest.raises(to.InputError, match="its subject is 3; give a plan"):
         write_report(3, "x.html")
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import topoopt as to
 from codesign_base import InfeasibleError, InputError
 from parallelism.joining import in_turn, side_by_side
 from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
@@ -248,6 +249,9 @@ def test_jobs_share_a_fabric_in_one_call():
     # With nobody beside it, a job takes what it takes alone.
     (only,) = share([("dlrm-16", 5)], cluster, **options)
     assert only.shared_s == pytest.approx(only.alone_s)
+    # A model of one's own, by its graph, is that of the same name.
+    (given,) = share([(to.models.get_model("dlrm-16"), 5)], cluster, **options)
+    assert given == only
     for jobs, said in (([], "at least one"), ([("dlrm-16", 9)], "run fewer jobs")):
         with pytest.raises(InputError, match=said):
             share(jobs, cluster, **options)

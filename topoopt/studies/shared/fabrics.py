@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 
 from codesign_base import InputError
+from parallelism.graph import ModelGraph
 from parallelism.models import get_model
 from parallelism.taskgraph import TaskGraph
 from routing.network import Network
@@ -154,14 +155,20 @@ def partition_run(
 
 @cache
 def tenant_run(
-    model: str, servers: int, fabric: str, bandwidth: float, steps: int, seed: int, degree: int = 1
+    model: str | ModelGraph,
+    servers: int,
+    fabric: str,
+    bandwidth: float,
+    steps: int,
+    seed: int,
+    degree: int = 1,
 ) -> TaskGraph:
     """Return one iteration of the best strategy found for a job that has a shared fabric alone.
 
     Parameters
     ----------
-    model : str
-        A preset; default server, batch and roofline.
+    model : str or ModelGraph
+        A preset or a graph; default server, batch and roofline.
     servers : int
         Of the job.
     fabric : str
@@ -180,7 +187,8 @@ def tenant_run(
     -------
     TaskGraph
     """
-    given = setting(get_model(model), servers, degree, bandwidth * 8 / 1e9)
+    graph = get_model(model) if isinstance(model, str) else model
+    given = setting(graph, servers, degree, bandwidth * 8 / 1e9)
     latency = given.cluster.hop_latency
     if fabric == "expander":
         alone = baseline_fabric("expander", given.cluster, default_prices(), seed).fabric

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InputError
-from codesign_base.arguments import whole
+from codesign_base.arguments import check_kind, told, whole
+from parallelism.graph import ModelGraph
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import default_prices
 from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together
@@ -36,7 +37,7 @@ class Share:
 
 
 def share(
-    jobs: Sequence[tuple[str, int]],
+    jobs: Sequence[tuple[str | ModelGraph, int]],
     cluster: Cluster,
     *,
     fabric: str = "fat-tree",
@@ -48,8 +49,9 @@ def share(
 
     Parameters
     ----------
-    jobs : sequence of (str, int)
-        Model by its preset's name, and number of servers.
+    jobs : sequence of (str or ModelGraph, int)
+        Model, by its preset's name or one of your own, and number of servers. It is planned by
+        operators, with four A100 a server and its own batch a GPU.
     cluster : Cluster
         With servers enough for all.
     fabric : str
@@ -86,15 +88,16 @@ def share(
     for job in jobs:
         if not isinstance(job, tuple | list) or len(job) != 2:
             raise InputError(
-                f"job {job!r} is no pair; give a model and its servers: ('bert-16', 8)"
+                f"job {told(job)} is no pair; give a model and its servers: ('bert-16', 8)"
             )
-        whole(f"servers of job {job[0]!r}", job[1], "a whole number")
+        check_kind("model of a job", job[0], str | ModelGraph, "a name or a graph of operators")
+        whole(f"servers of job {_name(job[0])!r}", job[1], "a whole number")
     on, bandwidth = shared_fabric(fabric, cluster, default_prices(), seed=seed)
     sizes = [servers for _, servers in jobs]
     places = place_jobs(sizes, cluster.servers, placement, np.random.default_rng(seed))
     tenants = [
         Tenant(
-            model,
+            _name(model),
             tenant_run(model, servers, fabric, bandwidth, steps, seed, cluster.degree),
             place,
         )
@@ -105,3 +108,7 @@ def share(
         Share(tenant.name, tenant.place, alone_s(on, tenant), float(times.mean()))
         for tenant, times in zip(tenants, together.times, strict=True)
     ]
+
+
+def _name(model: str | ModelGraph) -> str:
+    return model if isinstance(model, str) else model.name
