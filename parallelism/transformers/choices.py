@@ -27,7 +27,8 @@ class Choices:
     ----------
     tensor, context, pipeline, expert, microbatch, virtual_stages, zero : tuple of int, optional
         The only values considered; by default all that are legal and usual (see
-        `parallelism.transformers.enumeration.enumerate_layouts`).
+        `parallelism.transformers.enumeration.enumerate_layouts`; of ``zero`` 1 and 3, and 2 where
+        `parallelism.transformers.family.LayoutFamily.layouts` says).
     expert_tensor : tuple of int, optional
         Tensor ranks that split an expert; by default 1 and the tensor degree.
     stage_layers : tuple of int, optional
@@ -52,7 +53,7 @@ class Choices:
     expert: tuple[int, ...] = ()
     microbatch: tuple[int, ...] = ()
     virtual_stages: tuple[int, ...] = ()
-    zero: tuple[int, ...] = (1, 3)
+    zero: tuple[int, ...] = ()
     recompute: tuple[Recompute, ...] = ("none", "full")
     schedules: tuple[PipelineScheduleName, ...] = (
         "1f1b",
@@ -89,7 +90,7 @@ class Choices:
             ("modules", get_args(Module)),
         ):
             value = getattr(self, name)
-            if not value or not set(value) <= set(known):
+            if not (value or name == "zero") or not set(value) <= set(known):
                 raise _wrong(name, value, f"give some of {', '.join(map(str, known))}")
         parts = self.stage_layers
         if len(parts) > MOST_STAGE_PARTS or any(

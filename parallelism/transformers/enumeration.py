@@ -32,6 +32,7 @@ _MOST_TOGETHER = 4
 _MISSING_LAYERS = 3
 """Layers that may be missing to even parts of one or two layers: embedding, head and a further
 prediction stand for one each."""
+_USUAL_ZERO = (1, 3)
 MOST_SAMPLES = 1024
 """Samples of an iteration for each GPU."""
 
@@ -65,8 +66,8 @@ def enumerate_layouts(
         not at all; microbatches of 1 to 8 samples; up to 8 equal virtual stages, or 12 of one
         layer, or uneven ones where at most 3 layers are missing to parts of two; breadth-first
         schedules of more microbatches than stages, at most four times as many; states sharded by
-        ZeRO 1 or 3; no or full recomputation. Layers as even as they go, and balanced with the
-        ends of the model.
+        ZeRO 1, or 3 without pipelines; no or full recomputation. Layers as even as they go, and
+        balanced with the ends of the model.
     loads : callable, optional
         Returns what layers, embedding and head of a layout have to do; by default layers alike.
 
@@ -233,7 +234,7 @@ def _timings(
         for schedule, virtual in _schedules(space, base.pipeline, samples // microbatch):
             for kind, own in zip(kinds, owns, strict=True):
                 maps = _maps(space, base.pipeline, schedule, virtual, own)
-                for stage_layers, zero in product(maps, choices.zero):
+                for stage_layers, zero in product(maps, choices.zero or _USUAL_ZERO):
                     # Sharded weights are gathered for every microbatch: not with pipelines.
                     if zero < 3 or base.pipeline == 1:
                         yield replace(

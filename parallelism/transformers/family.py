@@ -166,6 +166,10 @@ class LayoutFamily:
     def layouts(self) -> tuple[Layout, ...]:
         """Return every legal layout of the choices; see `enumerate_layouts`, `published_layouts`.
 
+        Where choices leave ZeRO open, those without pipelines that do not fit in memory under
+        ZeRO 1 are there under ZeRO 2, too: it scatters gradients for every microbatch, but
+        gathers weights once.
+
         Raises
         ------
         InfeasibleError
@@ -176,8 +180,15 @@ class LayoutFamily:
     @cached_property
     def _layouts(self) -> tuple[Layout, ...]:
         found = enumerate_layouts(self.space, self._loads)
+        if not self.choices.zero:
+            found += [replace(layout, zero=2) for layout in found if self._lacks_memory(layout)]
         known = set(found)
         return (*found, *(layout for layout in self.published if layout not in known))
+
+    def _lacks_memory(self, layout: Layout) -> bool:
+        """Whether a layout has no pipeline, and too little memory under ZeRO 1."""
+        flat = layout.pipeline == 1 and layout.zero == 1
+        return flat and max(use.total for use in self.uses(layout)) > self.memory_limit
 
     def _loads(self, layout: Layout) -> LayerLoads:
         """Return what layers, embedding and head have to do; see `layer_loads`."""

@@ -100,7 +100,10 @@ JOB: Options = {
         "considered; docs/llm.md explains them.",
         "all but gpipe",
     ),
-    "zero": _considered("ZeRO stages considered; 3 only without pipelines.", "1,3"),
+    "zero": _considered(
+        "ZeRO stages considered; 3 only without pipelines.",
+        "1 and 3; without pipelines 2 where 1 does not fit",
+    ),
     "recompute": _considered(
         "none, selective, full, modules: recomputation considered.", "none,full"
     ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 
 from parallelism.family import Family, P
 from topoopt.evaluate.pair import Pair
@@ -36,18 +37,18 @@ def crossed(
     list of Pair
         Each faster than all before it, and than those given. Up to twelve parallelizations are
         tried, on three wirings with routes that are the same for any traffic, and with rings for
-        its large groups.
+        its large groups; then those that these were made for, which may not be among the twelve.
     """
     found: list[Pair[P]] = []
     best = min((pair.time for pair in pairs), default=float("inf"))
     wirings = finalists((pair for pair in pairs if pair.routing in _FIXED), count=_WIRINGS)
-    tried = 0
-    for other, hoped in others:
-        if hoped >= best:
+    tried: set[P] = set()
+    # What is found on the way leaves fewer to hope for.
+    hopeful = (other for other, hoped in others if hoped < best)
+    for other in chain(islice(hopeful, _TRIED), [pair.strategy for pair in wirings]):
+        if other in tried:
             continue
-        if tried == _TRIED:
-            break
-        tried += 1
+        tried.add(other)
         tasks = problem.family.represented(other)
         for pair in wirings:
             if pair.topology is None or pair.strategy == other:

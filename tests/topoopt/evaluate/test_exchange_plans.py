@@ -1,5 +1,7 @@
 """Expert groups get direct links where that is faster, and plans of them verify."""
 
+from dataclasses import replace
+
 import pytest
 from small_transformers import LATENT
 
@@ -80,6 +82,16 @@ def test_others_are_tried_on_the_best_wirings(problem) -> None:
         best = each.time
     assert crossed(problem, [pair], [(other, pair.time) for other in others]) == []
     assert crossed(problem, [], [(first, 0.0)]) == []
+
+
+def test_what_wirings_were_made_for_is_tried_on_each_other(problem) -> None:
+    first, *others = placements(problem)
+    pair = Rewirer(problem).wire(first, "test")
+    assert pair is not None
+    best = crossed(problem, [pair], [(other, 0.0) for other in others])[-1]
+    (found,) = crossed(problem, [pair, replace(best, time=pair.time)], [])
+    assert (found.strategy, found.time) == (best.strategy, best.time)
+    assert found.fabric is pair.fabric
 
 
 def test_a_plan_of_meshes_verifies(tmp_path, monkeypatch) -> None:
