@@ -84,7 +84,7 @@ def relieve_paths(
 
     One of the pairs on the most loaded link leaves it although that costs more, and the pairs that
     it meets are routed again; so on, as long as the sum of all prices falls. At most ``escapes``
-    are tried, of the first ``serving`` pairs in the given order.
+    are tried. Only the first ``serving`` pairs in the given order are moved.
     """
     nodes = toward.shape[1]
     load, kept_load = np.zeros(target.size), np.empty(target.size)
@@ -123,7 +123,7 @@ def relieve_paths(
                 count = 1
             for _ in range(_REPAIRS if count else 0):
                 moved = False
-                for pair in order:
+                for pair in order[:serving]:
                     if pair == first or count == order.size or not _meets(pair, met, paths):
                         continue
                     kept[count], changed[count] = paths[pair], pair
