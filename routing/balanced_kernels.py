@@ -2,16 +2,20 @@
 
 import numpy as np
 
-from codesign_base.arrays import Floats, Ints
+from codesign_base.arrays import Flags, Floats, Ints
 from codesign_base.jit import kernel
 
 # A link's price is this power of its load: high enough that the most loaded links decide.
 _POWER = 8
+# By this share the sum of all prices must fall for an escape to be kept, and so often pairs are
+# routed again beside one that has left a link.
+_LEAST_GAIN, _REPAIRS = 1e-4, 2
 
 
 @kernel
 def balanced_paths(
     offsets: Ints,
+    source: Ints,
     target: Ints,
     transit: Ints,
     toward: Ints,
@@ -35,10 +39,7 @@ def balanced_paths(
     load = np.zeros(target.size)
     cost = np.empty(nodes)
     before = np.empty(nodes, np.int64)
-    seen = np.full(nodes, -1, np.int64)
     queue = np.empty(nodes, np.int64)
-    visit = 0
-    scale = 0.0
     for sweep in range(sweeps + 1):
         moved = False
         # Loads as shares of the highest, so that powers neither vanish nor overflow.
@@ -53,54 +54,211 @@ def balanced_paths(
                 slowest = max(slowest, slowness[link])
             scale *= slowest / max(1, target.size)
         for pair in order:
-            s, t = pair // hosts, pair % hosts
-            length = toward[t, s]
-            if length < 1:
-                continue
-            amount = demand[pair]
             if sweep > 0:
-                for hop in range(length):
-                    link = paths[pair, hop]
-                    load[link] -= amount * slowness[link]
-            visit += 1
-            cost[s], seen[s], queue[0] = 0.0, visit, s
-            head, tail = 0, 1
-            while head < tail:
-                v = queue[head]
-                head += 1
-                left = toward[t, v]
-                if left == 0:
-                    break
-                for link in range(offsets[v], offsets[v + 1]):
-                    w = target[link]
-                    if toward[t, w] != left - 1 or (w != t and transit[w] == 0):
-                        continue
-                    old = load[link] / scale
-                    new = old + amount * slowness[link] / scale
-                    price = cost[v] + new**_POWER - old**_POWER
-                    if seen[w] != visit:
-                        seen[w] = visit
-                        queue[tail] = w
-                        tail += 1
-                        cost[w], before[w] = price, link
-                    elif price < cost[w]:
-                        cost[w], before[w] = price, link
-            v, hop = t, length - 1
-            while hop >= 0:
-                link = before[v]
-                moved = moved or paths[pair, hop] != link
-                paths[pair, hop] = link
-                load[link] += amount * slowness[link]
-                # The link's source: the node whose row holds it.
-                low, high = 0, nodes - 1
-                while low < high:
-                    middle = (low + high + 1) // 2
-                    if offsets[middle] <= link:
-                        low = middle
-                    else:
-                        high = middle - 1
-                v = low
-                hop -= 1
+                _add(pair, -demand[pair], slowness, paths, load)
+            changed = _route(
+                pair, demand[pair], scale, -1, offsets, source, target, transit, toward, slowness,
+                load, paths, cost, before, queue,
+            )  # fmt: skip
+            moved = moved or changed
         if not moved:
             break
     return paths
+
+
+@kernel
+def relieve_paths(
+    offsets: Ints,
+    source: Ints,
+    target: Ints,
+    transit: Ints,
+    toward: Ints,
+    slowness: Floats,
+    demand: Floats,
+    order: Ints,
+    serving: int,
+    escapes: int,
+    paths: Ints,
+) -> None:
+    """Improve paths, in place, that no pair alone can change for the better.
+
+    One of the pairs on the most loaded link leaves it although that costs more, and the pairs that
+    it meets are routed again; so on, as long as the sum of all prices falls. At most ``escapes``
+    are tried. Only the first ``serving`` pairs in the given order are moved.
+    """
+    nodes = toward.shape[1]
+    load, kept_load = np.zeros(target.size), np.empty(target.size)
+    cost = np.empty(nodes)
+    before = np.empty(nodes, np.int64)
+    queue = np.empty(nodes, np.int64)
+    met = np.empty(target.size, np.bool_)
+    changed = np.empty(order.size, np.int64)
+    kept = np.empty((order.size, paths.shape[1]), np.int64)
+    for pair in order:
+        _add(pair, demand[pair], slowness, paths, load)
+    scale = load.max() if load.size else 0.0
+    least = _total(load, scale)
+    left = escapes
+    gained = scale > 0.0
+    while gained:
+        gained = False
+        top = 0
+        for link in range(load.size):
+            if load[link] > load[top]:
+                top = link
+        for first in order[:serving]:
+            if left == 0 or gained:
+                break
+            met[:] = False
+            met[top] = True
+            if not _meets(first, met, paths):
+                continue
+            left -= 1
+            kept_load[:] = load
+            kept[0], changed[0], count = paths[first], first, 0
+            if _reroute(
+                first, demand[first], scale, top, offsets, source, target, transit, toward,
+                slowness, load, paths, cost, before, queue, met,
+            ):  # fmt: skip
+                count = 1
+            for _ in range(_REPAIRS if count else 0):
+                moved = False
+                for pair in order[:serving]:
+                    if pair == first or count == order.size or not _meets(pair, met, paths):
+                        continue
+                    kept[count], changed[count] = paths[pair], pair
+                    if _reroute(
+                        pair, demand[pair], scale, -1, offsets, source, target, transit, toward,
+                        slowness, load, paths, cost, before, queue, met,
+                    ):  # fmt: skip
+                        moved = True
+                        count += 1
+                if not moved:
+                    break
+            new = _total(load, scale)
+            if new < least * (1.0 - _LEAST_GAIN):
+                least, gained = new, True
+                continue
+            load[:] = kept_load
+            for place in range(count - 1, -1, -1):
+                paths[changed[place]] = kept[place]
+
+
+@kernel
+def _reroute(
+    pair: int,
+    amount: float,
+    scale: float,
+    shunned: int,
+    offsets: Ints,
+    source: Ints,
+    target: Ints,
+    transit: Ints,
+    toward: Ints,
+    slowness: Floats,
+    load: Floats,
+    paths: Ints,
+    cost: Floats,
+    before: Ints,
+    queue: Ints,
+    met: Flags,
+) -> bool:
+    """Route a pair again; if its path is another one, mark the links that it meets others on."""
+    _add(pair, -amount, slowness, paths, load)
+    moved = _route(
+        pair, amount, scale, shunned, offsets, source, target, transit, toward, slowness, load,
+        paths, cost, before, queue,
+    )  # fmt: skip
+    if moved:
+        for link in paths[pair]:
+            if link >= 0:
+                met[link] = True
+    return moved
+
+
+@kernel
+def _total(load: Floats, scale: float) -> float:
+    """Return the sum of all links' prices."""
+    total = 0.0
+    for each in load:
+        total += (each / scale) ** _POWER
+    return total
+
+
+@kernel
+def _meets(pair: int, met: Flags, paths: Ints) -> bool:
+    """Say whether a pair's path goes over one of some links."""
+    found = False
+    for link in paths[pair]:
+        found = found or (link >= 0 and met[link])
+    return found
+
+
+@kernel
+def _add(pair: int, amount: float, slowness: Floats, paths: Ints, load: Floats) -> None:
+    """Add an amount to the loads of a pair's path."""
+    for link in paths[pair]:
+        if link >= 0:
+            load[link] += amount * slowness[link]
+
+
+@kernel
+def _route(
+    pair: int,
+    amount: float,
+    scale: float,
+    shunned: int,
+    offsets: Ints,
+    source: Ints,
+    target: Ints,
+    transit: Ints,
+    toward: Ints,
+    slowness: Floats,
+    load: Floats,
+    paths: Ints,
+    cost: Floats,
+    before: Ints,
+    queue: Ints,
+) -> bool:
+    """Give a pair the path that raises the sum of prices least; say whether it is another one.
+
+    Where it can, it leaves out the link ``shunned``.
+    """
+    hosts = toward.shape[0]
+    s, t = pair // hosts, pair % hosts
+    length = toward[t, s]
+    if length < 1:
+        return False
+    cost[:] = np.inf
+    cost[s], queue[0] = 0.0, s
+    head, tail = 0, 1
+    while head < tail:
+        v = queue[head]
+        head += 1
+        left = toward[t, v]
+        if left == 0:
+            break
+        for link in range(offsets[v], offsets[v + 1]):
+            w = target[link]
+            if toward[t, w] != left - 1 or (w != t and transit[w] == 0):
+                continue
+            old = load[link] / scale
+            new = old + amount * slowness[link] / scale
+            price = cost[v] + new**_POWER - old**_POWER
+            if link == shunned:
+                price = 1e300
+            if cost[w] == np.inf:
+                queue[tail] = w
+                tail += 1
+                cost[w], before[w] = price, link
+            elif price < cost[w]:
+                cost[w], before[w] = price, link
+    moved = False
+    v = t
+    for hop in range(length - 1, -1, -1):
+        link = before[v]
+        moved = moved or paths[pair, hop] != link
+        paths[pair, hop] = link
+        load[link] += amount * slowness[link]
+        v = source[link]
+    return moved

@@ -129,6 +129,59 @@ def test_pairs_without_demand_are_spread() -> None:
     assert load.max() <= 10
 
 
+def groups_of_four(groups: int):
+    """Groups of four hosts, each on a cycle both ways, and cycles across the groups."""
+    from routing.network import Network
+
+    hosts = 4 * groups
+    ends = []
+    for v in range(hosts):
+        near, far = (0, 2, 1, 3), v - v % 4
+        at = near.index(v % 4)
+        ends += [(v, far + near[(at + 1) % 4]), (v, far + near[(at - 1) % 4])]
+        ends += [(v, (v + 4) % hosts), (v, (v - 4) % hosts)]
+    source, target = np.array(sorted(ends)).T
+    ones = np.ones(len(ends))
+    return Network("groups", hosts, 0, source, target, 1e9 * ones, 1e-6 * ones, ones.astype(int))
+
+
+def sent_in_groups(groups: int):
+    demand = np.kron(np.eye(groups), np.ones((4, 4)))
+    np.fill_diagonal(demand, 0.0)
+    return demand
+
+
+@pytest.mark.parametrize("groups", [3, 16])
+def test_pairs_of_groups_that_exchange_move_together(groups: int) -> None:
+    # Each host sends to its two neighbours on the cycle of four, and across by one of them: two
+    # messages on each link if all go round the same way. Single moves end with three on some.
+    network, demand = groups_of_four(groups), sent_in_groups(groups)
+    alone = balanced_routes(network, demand).link_bytes(network, demand.ravel())
+    assert alone.max() == 3.0
+    together = balanced_routes(network, demand, escapes=10 * groups)
+    assert together.link_bytes(network, demand.ravel()).max() == 2.0
+    for s, t in product(range(4), repeat=2):
+        assert s == t or row(together, s * network.hosts + t) in shortest(network, s, t)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([(6, 0), (5, 3)]), st.integers(1, 40))
+def test_escapes_only_lower_the_sum_of_prices(seed: int, size: tuple[int, int], often: int) -> None:
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, hosts=size[0], switches=size[1])
+    demand = 1.0 + rng.integers(0, 4, (size[0], size[0]))
+    np.fill_diagonal(demand, 0.0)
+    found = balanced_routes(network, demand, often)
+    for s, t in product(range(size[0]), repeat=2):
+        if s != t:
+            assert row(found, s * size[0] + t) in shortest(network, s, t)
+
+    def prices(routes) -> float:
+        return float(((routes.link_bytes(network, demand.ravel()) / network.capacity) ** 8).sum())
+
+    assert prices(found) <= prices(balanced_routes(network, demand)) * (1.0 + 1e-9)
+
+
 def test_bad_demands_and_networks_are_refused() -> None:
     network = grid()
     with pytest.raises(InputError, match="shape"):

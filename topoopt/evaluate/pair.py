@@ -7,6 +7,7 @@ import numpy as np
 
 from parallelism.family import P
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.jitter import Jitter
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
 
@@ -29,6 +30,8 @@ class Pair(Generic[P]):
         Where the strategy came from (a named strategy, or "search").
     in_trains : float, optional
         Seconds of one copy in long packet trains, where these have ranked the pair as it is.
+    packets : Jitter, optional
+        Times in packet trains that confirm the pair as it is, where they are known.
     """
 
     strategy: P
@@ -38,6 +41,7 @@ class Pair(Generic[P]):
     time: float
     origin: str
     in_trains: float | None = field(default=None, compare=False)
+    packets: Jitter | None = field(default=None, compare=False)
 
     def wired_like(self, other: "Pair[Any]") -> bool:
         """Whether both have the same links, rings and routing."""

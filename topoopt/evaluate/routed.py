@@ -22,9 +22,13 @@ from routing.routes import Routes, tabled
 from topoopt.evaluate.mcf_routes import least_congestion_routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import demand_of, pairs_in_use
+from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
+
+# How often routes of many servers may be changed where no pair alone can do better.
+_ESCAPES = 500
 
 NAMED = (Routing.ECMP, Routing.K_SHORTEST)
 """Routings whose routes follow from the network alone."""
@@ -81,7 +85,9 @@ def direct_fabric(
         raise InputError(f"routing is {routing.value!r} but no strategy is given; give its tasks")
     if routing is Routing.BALANCED:
         demand = demand_of(fabric, tasks)
-        return replace(fabric, routes=balanced_routes(network, demand))
+        # On few servers every wiring that is tried has its own, and packet trains improve the best.
+        escapes = 0 if network.hosts <= PACKET_SERVERS else _ESCAPES
+        return replace(fabric, routes=balanced_routes(network, demand, escapes))
     return replace(fabric, routes=least_congestion_routes(fabric, tasks))
 
 

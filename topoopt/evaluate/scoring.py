@@ -161,6 +161,8 @@ class Scorer(Generic[P]):
             Seconds.
         """
         late = self.problem.yielding if isinstance(self.fabric, Fabric) else 0.0
+        if late > 0.0 and not _yields(tasks):
+            late = 0.0
         soon, fluid = 1.0 - late, 0.0
         if soon > 0.0:
             most = (limit - late * bound) / soon
@@ -262,6 +264,12 @@ class Scorer(Generic[P]):
         self.bounded, self.near = True, False
         wired = topology_bound(fabric, tasks).seconds
         return max(wired, busiest(fabric, tasks))
+
+
+def _yields(tasks: TaskGraph) -> bool:
+    """Whether a task graph has transfers and AllReduces to which they may yield."""
+    kinds = tasks.kind
+    return bool(np.any(kinds == TaskKind.TRANSFER) and np.any(kinds >= TaskKind.ALLREDUCE))
 
 
 def _rings_to_choose(fabric: Fabric, tasks: TaskGraph) -> bool:

@@ -202,7 +202,7 @@ def packet_times_in_turn(
         Returns the task graph of a pair.
     seed : int
     ranked : bool
-        Whether the times in long trains that pairs may have are of these tasks and this seed.
+        Whether times in packet trains that pairs may have are of these tasks and this seed.
 
     Yields
     ------
@@ -215,6 +215,8 @@ def packet_times_in_turn(
     def timed(pair: Pair[P], limit: float) -> Jitter | None:
         if pair.time > _HOPELESS * limit:
             return given_up
+        if ranked and pair.packets is not None:
+            return pair.packets
         known = pair.in_trains if ranked else None
         return confirmed_times(pair.fabric, tasks(pair), seed, limit, known)
 

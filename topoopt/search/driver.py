@@ -257,7 +257,7 @@ def _begun(search: Search, going: Deadline) -> SearchState:
     """Score the starts, and return the state before the first round."""
     pairs, times, interrupted = start(search, going.progress)
     result = SearchResult(pairs[0], times, interrupted=interrupted, first=pairs[0])
-    if search.moves_by_packets:
+    if search.yielding > 0.0:
         pairs = sorted(timed(search.sought, pairs, result), key=lambda pair: pair.time)
         result.best = pairs[0]
     result.others = finalists(pairs, search.method.spacing, search.kept)
@@ -377,7 +377,7 @@ def _free(budget: Budget) -> bool:
 
 def _settle(search: Search, result: SearchResult) -> None:
     """Route anew what was routed for an earlier strategy of its chain; give fluid times."""
-    if search.moves_by_packets:
+    if search.yielding > 0.0 or search.moves_by_packets:
         # In the order of the scores that the search went by.
         result.others = timed(search.problem, result.others, result)
         result.best = result.others[0]

@@ -1,18 +1,16 @@
 """The search over operator strategies, as the whole answer calls it."""
 
-from dataclasses import replace
-
 from parallelism.strategy import Strategy
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.side_by_side import in_twos
 from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
+from topoopt.search.again import judged, one_path, search_again
 from topoopt.search.compared import best_compared, origin_of
 from topoopt.search.confirm import screened
 from topoopt.search.driver import run
@@ -36,6 +34,8 @@ class OperatorSearch:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.search = search_for(problem.fused)
+        # What packet trains said of the best pair before they choose.
+        self._judged: list[Pair] = []
 
     def budget(self) -> Budget:
         """Return when the search stops at the latest."""
@@ -50,7 +50,29 @@ class OperatorSearch:
         self, progress: ProgressCallback | None = None, keeper: Keeper | None = None
     ) -> SearchResult:
         """Search; see `topoopt.search.driver.run`."""
-        return run(self.search, self.budget(), progress, keeper)
+        result = run(self.search, self.budget(), progress, keeper)
+        if not self._judges(result):
+            return result
+        # As many proposals as before where time was given, which they have taken.
+        timed = self.problem.options.seconds is not None
+        budget = Budget(steps=result.steps) if timed else self.budget()
+        try:
+            self._judged = judged(self.problem, result.best)
+            result.best = self._judged[0]
+            search_again(self.search, result, self._judged, budget, progress)
+        except KeyboardInterrupt:
+            result.interrupted = True
+        return result
+
+    def _judges(self, result: SearchResult[Strategy]) -> bool:
+        """Say whether the pairs of a search may be misjudged by flows, and packets can tell."""
+        options, search = self.problem.options, self.search
+        return (
+            options.confirm == "packet" and options.faithful is None
+            and not search.moves_by_packets and not search.method.compared
+            and not self.problem.spares and search.effort.finalists > 1
+            and not result.interrupted and result.best.topology is not None
+        )  # fmt: skip
 
     def bound(self) -> Bound | None:
         """Return the bound over all strategies; None where it depends on the schedule chosen."""
@@ -80,9 +102,9 @@ class OperatorSearch:
         servers = self.problem.cluster.servers
         if self.problem.options.routings(servers) != (Routing.BALANCED,):
             # Of many variants flows may like all for what packets do not: the best start is none.
-            starts = [] if result.first is None else [result.first]
-            own = finalists([*found[:1], *starts], count=effort.finalists)
-            distinct = finalists([*own, *found[1:]], count=len(found) + 1)
+            beside = [pair for pair in (result.again, result.first) if pair is not None]
+            own = finalists([result.best, *beside], count=effort.finalists)
+            distinct = finalists([*own, *found], count=len(found) + 1)
             distinct = [pair for pair in distinct if all(pair is not one for one in own)]
             others = self._yielding(distinct)[: effort.finalists - len(own)]
             return [*own, *self._one_path(own), *others]
@@ -116,10 +138,10 @@ class OperatorSearch:
         for pair in pairs:
             if pair.topology is None or self.problem.options.faithful is not None:
                 continue
-            tasks = self.problem.family.build(pair.strategy)
-            fabric = direct_fabric(pair.topology, Routing.BALANCED, tasks=tasks)
-            time = Scorer(self.problem.scored(0.0), fabric)(pair.strategy)
-            rerouted.append(replace(pair, fabric=fabric, routing=Routing.BALANCED, time=time))
+            if self._judged and self._judged[0] is pair:
+                rerouted.append(self._judged[1])
+            else:
+                rerouted.append(one_path(self.problem, pair))
         return rerouted
 
     def best_on(

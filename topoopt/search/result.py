@@ -52,6 +52,8 @@ class SearchResult(Generic[P]):
         Wirings with routes of which only a bound is known, and that may be faster.
     first : Pair or None
         The best of the starts.
+    again : Pair or None
+        The best of a second search, by another score.
     """
 
     best: Pair[P]
@@ -65,3 +67,4 @@ class SearchResult(Generic[P]):
     skipped: tuple[str, ...] = ()
     unsimulated: int = 0
     first: Pair[P] | None = None
+    again: Pair[P] | None = None

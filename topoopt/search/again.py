@@ -1,0 +1,94 @@
+"""A second search of more servers, by another score, where packet trains do not confirm the first.
+
+Up to 32 servers scores weigh transfers that yield to AllReduces (`topoopt.search.yielding`). On
+more, simulations take long, and most jobs need no second one for each score. Where they do, packet
+trains say so of the best pair: they take clearly longer than flows, and transfers that yield would,
+too. Then the whole search is made again by that score, and packet trains choose among the pairs of
+both. The usual weight makes faster plans than the one that explains the best pair, which is the
+best because flows flatter it.
+"""
+
+from copy import copy
+from dataclasses import replace
+
+from parallelism.strategy import Strategy
+from topoopt.base.progress import ProgressCallback
+from topoopt.base.side_by_side import in_twos
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.routed import direct_fabric
+from topoopt.evaluate.scoring import Scorer
+from topoopt.problem.budget import Budget
+from topoopt.problem.routing import Routing
+from topoopt.search.confirm import confirmed_times
+from topoopt.search.driver import run
+from topoopt.search.finalists import finalists
+from topoopt.search.result import SearchResult
+from topoopt.search.steps import Search
+from topoopt.search.yielding import YIELDING
+
+# So many times its time by flows the best pair takes where the search is made again.
+_ASTRAY = 1.05
+
+
+def one_path(problem: Problem, pair: Pair[Strategy]) -> Pair[Strategy]:
+    """Return a wired pair with one path for each pair of servers, as messages take."""
+    assert pair.topology is not None
+    tasks = problem.family.build(pair.strategy)
+    fabric = direct_fabric(pair.topology, Routing.BALANCED, tasks=tasks)
+    time = Scorer(problem.scored(0.0), fabric)(pair.strategy)
+    return replace(pair, fabric=fabric, routing=Routing.BALANCED, time=time, packets=None)
+
+
+def judged(problem: Problem, pair: Pair[Strategy]) -> list[Pair[Strategy]]:
+    """Return a wired pair, and the same with one path each, with times in packet trains.
+
+    Those have none that would take too long.
+    """
+    tasks = problem.family.build(pair.strategy)
+
+    def timed(one: Pair[Strategy], _: float) -> Pair[Strategy]:
+        return replace(one, packets=confirmed_times(one.fabric, tasks, problem.seed))
+
+    both = [pair, one_path(problem, pair)]
+    return [one for _, one in in_twos(both, timed, lambda: 0.0, problem.cluster.servers, 0)]
+
+
+def search_again(
+    search: Search,
+    result: SearchResult[Strategy],
+    best: list[Pair[Strategy]],
+    budget: Budget,
+    progress: ProgressCallback | None = None,
+) -> None:
+    """Search again by what packet trains say of a search's best pair, where that is worth it.
+
+    Parameters
+    ----------
+    search : Search
+    result : SearchResult
+        What is found is added to it.
+    best : list of Pair
+        Its best pair, as `judged` returns it.
+    budget : Budget
+        Of the second search.
+    progress : callable, optional
+    """
+    times = [(one.packets.mean, one) for one in best if one.packets is not None]
+    if not times:
+        return
+    packets, nearest = min(times, key=lambda each: each[0])
+    if packets <= _ASTRAY * result.best.time:
+        return
+    tasks = search.builder.build(nearest.strategy)
+    late = Scorer(search.problem, nearest.fabric).simulate(tasks, transfers_yield=True)
+    if late <= _ASTRAY * nearest.time:
+        return
+    other = copy(search)
+    other.yielding = YIELDING
+    second = run(other, budget, progress)
+    result.work += second.work
+    result.interrupted = second.interrupted
+    result.again = second.best
+    met = [*result.others, *second.others]
+    result.others = finalists(met, search.method.spacing, search.kept)
