@@ -19,7 +19,7 @@ _SWEEPS = 4
 _IDLE = 1e-3
 
 
-def balanced_routes(network: Network, demand: Floats, escapes: int = 0) -> Routes:
+def balanced_routes(network: Network, demand: Floats, again: int = 0) -> Routes:
     """Route every pair over one shortest path, so that the busiest links are loaded least.
 
     Parameters
@@ -27,8 +27,9 @@ def balanced_routes(network: Network, demand: Floats, escapes: int = 0) -> Route
     network : Network
     demand : float64 array, shape (hosts, hosts)
         Bytes from row to column; the diagonal counts for nothing.
-    escapes : int
-        How often a pair may leave the most loaded link although that alone gains nothing.
+    again : int
+        About how often pairs may be routed again, once no single one wants to move, where several
+        have to move at once.
 
     Returns
     -------
@@ -49,7 +50,7 @@ def balanced_routes(network: Network, demand: Floats, escapes: int = 0) -> Route
     The result is a local optimum: no bound comes with it (see `min_congestion` for one). Of 43,762
     random networks of five hosts 95 % were loaded least, the mean was 1.001 times and the worst
     1.68 times the least. Where many pairs send the same, as in groups that exchange, several have
-    to move at once: with ``escapes`` one of the pairs on the most loaded link leaves it, those
+    to move at once: with ``again`` one of the pairs on the most loaded link leaves it, those
     that it meets are routed again, and the change is kept if the sum of all prices falls.
     """
     from routing.balanced_kernels import balanced_paths, relieve_paths
@@ -70,6 +71,6 @@ def balanced_routes(network: Network, demand: Floats, escapes: int = 0) -> Route
         1.0 / network.capacity,
     )  # fmt: skip
     paths = balanced_paths(*links, amount, order, _SWEEPS)
-    if escapes > 0:
-        relieve_paths(*links, amount, order, int(some.sum()), escapes, paths)
+    if again > 0:
+        relieve_paths(*links, amount, order, int(some.sum()), again, paths)
     return single_path_routes(network, lengths, paths[paths >= 0])

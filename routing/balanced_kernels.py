@@ -77,14 +77,14 @@ def relieve_paths(
     demand: Floats,
     order: Ints,
     serving: int,
-    escapes: int,
+    most: int,
     paths: Ints,
 ) -> None:
     """Improve paths, in place, that no pair alone can change for the better.
 
     One of the pairs on the most loaded link leaves it although that costs more, and the pairs that
-    it meets are routed again; so on, as long as the sum of all prices falls. At most ``escapes``
-    are tried. Only the first ``serving`` pairs in the given order are moved.
+    it meets are routed again; so on, as long as the sum of all prices falls, until pairs were
+    routed ``most`` times. Only the first ``serving`` pairs in the given order are moved.
     """
     nodes = toward.shape[1]
     load, kept_load = np.zeros(target.size), np.empty(target.size)
@@ -98,7 +98,7 @@ def relieve_paths(
         _add(pair, demand[pair], slowness, paths, load)
     scale = load.max() if load.size else 0.0
     least = _total(load, scale)
-    left = escapes
+    left = most
     gained = scale > 0.0
     while gained:
         gained = False
@@ -107,7 +107,7 @@ def relieve_paths(
             if load[link] > load[top]:
                 top = link
         for first in order[:serving]:
-            if left == 0 or gained:
+            if left <= 0 or gained:
                 break
             met[:] = False
             met[top] = True
@@ -126,6 +126,7 @@ def relieve_paths(
                 for pair in order[:serving]:
                     if pair == first or count == order.size or not _meets(pair, met, paths):
                         continue
+                    left -= 1
                     kept[count], changed[count] = paths[pair], pair
                     if _reroute(
                         pair, demand[pair], scale, -1, offsets, source, target, transit, toward,

@@ -158,7 +158,7 @@ def test_pairs_of_groups_that_exchange_move_together(groups: int) -> None:
     network, demand = groups_of_four(groups), sent_in_groups(groups)
     alone = balanced_routes(network, demand).link_bytes(network, demand.ravel())
     assert alone.max() == 3.0
-    together = balanced_routes(network, demand, escapes=10 * groups)
+    together = balanced_routes(network, demand, again=128 * groups)
     assert together.link_bytes(network, demand.ravel()).max() == 2.0
     for s, t in product(range(4), repeat=2):
         assert s == t or row(together, s * network.hosts + t) in shortest(network, s, t)
@@ -166,7 +166,9 @@ def test_pairs_of_groups_that_exchange_move_together(groups: int) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([(6, 0), (5, 3)]), st.integers(1, 40))
-def test_escapes_only_lower_the_sum_of_prices(seed: int, size: tuple[int, int], often: int) -> None:
+def test_moves_of_several_pairs_only_lower_the_sum_of_prices(
+    seed: int, size: tuple[int, int], often: int
+) -> None:
     rng = np.random.default_rng(seed)
     network = random_network(rng, hosts=size[0], switches=size[1])
     demand = 1.0 + rng.integers(0, 4, (size[0], size[0]))

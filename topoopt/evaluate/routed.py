@@ -27,8 +27,8 @@ from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
 
-# How often routes of many servers may be changed where no pair alone can do better.
-_ESCAPES = 500
+# How often pairs of many servers are routed again where none alone can do better, for each server.
+_AGAIN = 32
 
 NAMED = (Routing.ECMP, Routing.K_SHORTEST)
 """Routings whose routes follow from the network alone."""
@@ -86,8 +86,8 @@ def direct_fabric(
     if routing is Routing.BALANCED:
         demand = demand_of(fabric, tasks)
         # On few servers every wiring that is tried has its own, and packet trains improve the best.
-        escapes = 0 if network.hosts <= PACKET_SERVERS else _ESCAPES
-        return replace(fabric, routes=balanced_routes(network, demand, escapes))
+        again = 0 if network.hosts <= PACKET_SERVERS else _AGAIN * network.hosts
+        return replace(fabric, routes=balanced_routes(network, demand, again))
     return replace(fabric, routes=least_congestion_routes(fabric, tasks))
 
 
