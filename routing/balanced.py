@@ -17,6 +17,8 @@ from routing.routes import Routes
 _SWEEPS = 4
 # What pairs without demand count for, beside the mean of the others: they may be used later.
 _IDLE = 1e-3
+# Pairs that send less than this share of the most are not worth moving several at once.
+_HEAVY = 0.01
 
 
 def balanced_routes(network: Network, demand: Floats, again: int = 0) -> Routes:
@@ -72,5 +74,6 @@ def balanced_routes(network: Network, demand: Floats, again: int = 0) -> Routes:
     )  # fmt: skip
     paths = balanced_paths(*links, amount, order, _SWEEPS)
     if again > 0:
-        relieve_paths(*links, amount, order, int(some.sum()), again, paths)
+        heavy = int((amount > _HEAVY * float(amount.max(initial=0.0))).sum())
+        relieve_paths(*links, amount, order, heavy, again, paths)
     return single_path_routes(network, lengths, paths[paths >= 0])

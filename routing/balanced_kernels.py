@@ -76,7 +76,7 @@ def relieve_paths(
     slowness: Floats,
     demand: Floats,
     order: Ints,
-    serving: int,
+    heavy: int,
     most: int,
     paths: Ints,
 ) -> None:
@@ -84,7 +84,7 @@ def relieve_paths(
 
     One of the pairs on the most loaded link leaves it although that costs more, and the pairs that
     it meets are routed again; so on, as long as the sum of all prices falls, until pairs were
-    routed ``most`` times. Only the first ``serving`` pairs in the given order are moved.
+    routed ``most`` times. Only the first ``heavy`` pairs in the given order are moved.
     """
     nodes = toward.shape[1]
     load, kept_load = np.zeros(target.size), np.empty(target.size)
@@ -106,7 +106,7 @@ def relieve_paths(
         for link in range(load.size):
             if load[link] > load[top]:
                 top = link
-        for first in order[:serving]:
+        for first in order[:heavy]:
             if left <= 0 or gained:
                 break
             met[:] = False
@@ -123,7 +123,7 @@ def relieve_paths(
                 count = 1
             for _ in range(_REPAIRS if count else 0):
                 moved = False
-                for pair in order[:serving]:
+                for pair in order[:heavy]:
                     if pair == first or count == order.size or not _meets(pair, met, paths):
                         continue
                     left -= 1
