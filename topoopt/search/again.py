@@ -18,7 +18,6 @@ from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scoring import Scorer
-from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import confirmed_times
 from topoopt.search.driver import run
@@ -58,7 +57,6 @@ def search_again(
     search: Search,
     result: SearchResult[Strategy],
     best: list[Pair[Strategy]],
-    budget: Budget,
     progress: ProgressCallback | None = None,
 ) -> None:
     """Search again by what packet trains say of a search's best pair, where that is worth it.
@@ -70,9 +68,12 @@ def search_again(
         What is found is added to it.
     best : list of Pair
         Its best pair, as `judged` returns it.
-    budget : Budget
-        Of the second search.
     progress : callable, optional
+
+    Notes
+    -----
+    The second search has the usual budget, whatever the first was given: so as many steps as the
+    first has made give the same plan again.
     """
     times = [(one.packets.mean, one) for one in best if one.packets is not None]
     if not times:
@@ -86,7 +87,7 @@ def search_again(
         return
     other = copy(search)
     other.yielding = YIELDING
-    second = run(other, budget, progress)
+    second = run(other, search.method.budget(search.cluster.servers), progress)
     result.work += second.work
     result.interrupted = second.interrupted
     result.again = second.best

@@ -53,13 +53,10 @@ class OperatorSearch:
         result = run(self.search, self.budget(), progress, keeper)
         if not self._judges(result):
             return result
-        # As many proposals as before where time was given, which they have taken.
-        timed = self.problem.options.seconds is not None
-        budget = Budget(steps=result.steps) if timed else self.budget()
         try:
             self._judged = judged(self.problem, result.best)
             result.best = self._judged[0]
-            search_again(self.search, result, self._judged, budget, progress)
+            search_again(self.search, result, self._judged, progress)
         except KeyboardInterrupt:
             result.interrupted = True
         return result

@@ -72,7 +72,7 @@ def test_the_search_is_made_again_where_packets_and_the_other_score_are_above(
             else real(self, tasks, limit, transfers_yield)
         ),
     )  # fmt: skip
-    search_again(operators.search, result, best, BUDGET)
+    search_again(operators.search, result, best)
     assert weights == ([0.5] if searched else [])
     assert (result.again is not None) is searched
     assert operators.search.yielding == 0.0
