@@ -60,8 +60,8 @@ CASES = {
     ),
     "no such layout": (
         [*LLM, "--microbatch", "3", "--pipeline-schedule", "gpipe", "--recompute", "none,modules"],
-        ["with --microbatch 3, --recompute none, modules, --pipeline-schedule gpipe; give",
-         "gpipe; give --microbatch other values, or leave it out"],
+        ["with --microbatch 3, --recompute none, modules, --pipeline-schedule gpipe; 64 samples",
+         "are no multiple of --microbatch 3; give a divisor, or leave it out"],
     ),
     "too large": (
         ["plan", "llama3-70b", *CLUSTER[2:], "--servers", "1", "--global-batch", "8",

@@ -189,7 +189,9 @@ def test_nonsense_is_refused() -> None:
     with pytest.raises(InputError, match="order is"):
         Placement(Layout(4), 4, ("data", "data", "pipeline"))
     with pytest.raises(InputError, match="layouts: zero"):
-        Choices(zero=())
+        Choices(zero=(4,))
+    with pytest.raises(InputError, match="layouts: recompute"):
+        Choices(recompute=())
 
 
 def test_layouts_are_what_brute_force_finds() -> None:
