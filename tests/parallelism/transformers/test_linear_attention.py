@@ -241,7 +241,7 @@ def test_what_forbids_all_layouts_is_said() -> None:
     ):
         enumerate_layouts(LayoutSpace(one_group, 8, 8, 8, 512, Choices(tensor=(2,))))
     # Of degrees that can split it none divides the batch: another remedy.
-    with pytest.raises(InfeasibleError, match="with microbatch 3; 8 samples .* multiple of"):
+    with pytest.raises(InfeasibleError, match=r"with microbatch 3; 8 samples .* multiple of"):
         enumerate_layouts(LayoutSpace(ONE_PART, 8, 8, 8, 512, Choices(microbatch=(3,))))
 
 
