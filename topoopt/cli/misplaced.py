@@ -43,6 +43,11 @@ def misplaced_file(words: Sequence[str]) -> str:
             takers = [f"`topoopt {name}`" for name in TAKEN_BY[kind]]
             listed = " and ".join([", ".join(takers[:-1]), takers[-1]] if takers[1:] else takers)
             takes = "takes" if len(takers) == 1 else "take"
+            if place > 0 and command != "route" and command in TAKEN_BY[kind]:
+                return (
+                    f"{word!r} is {kind}, which `topoopt {command}` takes first, but "
+                    f"{words[place]!r} comes before it; give that as an option, or leave it out"
+                )
             order = ""
             if command == "route":
                 order = {Document.NETWORK: " first", TRAFFIC: " second, after the network"}.get(

@@ -140,6 +140,16 @@ def test_a_file_in_the_place_of_another_is_called_what_it_is(case, desk, monkeyp
     assert sentence.endswith(" after the network") == (case == "traffic first")
 
 
+def test_a_word_before_the_file_is_named(desk, monkeypatch, capsys):
+    (desk / "p.json").write_text('{"schema_version": 5}')
+    monkeypatch.setattr(sys, "argv", ["topoopt", "export", "fbuf", "p.json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert "'p.json' is a plan, which `topoopt export` takes first, but 'fbuf'" in sentence
+
+
 def test_every_command_that_takes_a_file_is_named_by_what_it_takes():
     group = typer.main.get_command(app)
     named = {name for commands in TAKEN_BY.values() for name in commands}
