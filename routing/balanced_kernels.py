@@ -40,7 +40,8 @@ def balanced_paths(
     cost = np.empty(nodes)
     before = np.empty(nodes, np.int64)
     queue = np.empty(nodes, np.int64)
-    for sweep in range(sweeps + 1):
+    met = np.empty(target.size, np.bool_)
+    for _ in range(sweeps + 1):
         moved = False
         # Loads as shares of the highest, so that powers neither vanish nor overflow.
         scale = 0.0
@@ -54,11 +55,9 @@ def balanced_paths(
                 slowest = max(slowest, slowness[link])
             scale *= slowest / max(1, target.size)
         for pair in order:
-            if sweep > 0:
-                _add(pair, -demand[pair], slowness, paths, load)
             changed = _route(
                 pair, demand[pair], scale, -1, offsets, source, target, transit, toward, slowness,
-                load, paths, cost, before, queue,
+                load, paths, cost, before, queue, met,
             )  # fmt: skip
             moved = moved or changed
         if not moved:
@@ -92,8 +91,8 @@ def relieve_paths(
     before = np.empty(nodes, np.int64)
     queue = np.empty(nodes, np.int64)
     met = np.empty(target.size, np.bool_)
-    changed = np.empty(order.size, np.int64)
-    kept = np.empty((order.size, paths.shape[1]), np.int64)
+    changed = np.empty(max(1, heavy), np.int64)
+    kept = np.empty((changed.size, paths.shape[1]), np.int64)
     for pair in order:
         _add(pair, demand[pair], slowness, paths, load)
     scale = load.max() if load.size else 0.0
@@ -116,7 +115,7 @@ def relieve_paths(
             left -= 1
             kept_load[:] = load
             kept[0], changed[0], count = paths[first], first, 0
-            if _reroute(
+            if _route(
                 first, demand[first], scale, top, offsets, source, target, transit, toward,
                 slowness, load, paths, cost, before, queue, met,
             ):  # fmt: skip
@@ -124,11 +123,11 @@ def relieve_paths(
             for _ in range(_REPAIRS if count else 0):
                 moved = False
                 for pair in order[:heavy]:
-                    if pair == first or count == order.size or not _meets(pair, met, paths):
+                    if pair == first or count == changed.size or not _meets(pair, met, paths):
                         continue
                     left -= 1
                     kept[count], changed[count] = paths[pair], pair
-                    if _reroute(
+                    if _route(
                         pair, demand[pair], scale, -1, offsets, source, target, transit, toward,
                         slowness, load, paths, cost, before, queue, met,
                     ):  # fmt: skip
@@ -143,38 +142,6 @@ def relieve_paths(
             load[:] = kept_load
             for place in range(count - 1, -1, -1):
                 paths[changed[place]] = kept[place]
-
-
-@kernel
-def _reroute(
-    pair: int,
-    amount: float,
-    scale: float,
-    shunned: int,
-    offsets: Ints,
-    source: Ints,
-    target: Ints,
-    transit: Ints,
-    toward: Ints,
-    slowness: Floats,
-    load: Floats,
-    paths: Ints,
-    cost: Floats,
-    before: Ints,
-    queue: Ints,
-    met: Flags,
-) -> bool:
-    """Route a pair again; if its path is another one, mark the links that it meets others on."""
-    _add(pair, -amount, slowness, paths, load)
-    moved = _route(
-        pair, amount, scale, shunned, offsets, source, target, transit, toward, slowness, load,
-        paths, cost, before, queue,
-    )  # fmt: skip
-    if moved:
-        for link in paths[pair]:
-            if link >= 0:
-                met[link] = True
-    return moved
 
 
 @kernel
@@ -220,16 +187,18 @@ def _route(
     cost: Floats,
     before: Ints,
     queue: Ints,
+    met: Flags,
 ) -> bool:
     """Give a pair the path that raises the sum of prices least; say whether it is another one.
 
-    Where it can, it leaves out the link ``shunned``.
+    Where it can, it leaves out the link ``shunned``. The links of another path are marked as met.
     """
     hosts = toward.shape[0]
     s, t = pair // hosts, pair % hosts
     length = toward[t, s]
     if length < 1:
         return False
+    _add(pair, -amount, slowness, paths, load)
     cost[:] = np.inf
     cost[s], queue[0] = 0.0, s
     head, tail = 0, 1
@@ -262,4 +231,8 @@ def _route(
         paths[pair, hop] = link
         load[link] += amount * slowness[link]
         v = source[link]
+    if moved:
+        for link in paths[pair]:
+            if link >= 0:
+                met[link] = True
     return moved
