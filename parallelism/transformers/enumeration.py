@@ -67,7 +67,8 @@ def enumerate_layouts(
         layer, or uneven ones where at most 3 layers are missing to parts of two; breadth-first
         schedules of more microbatches than stages, at most four times as many; states sharded by
         ZeRO 1, or 3 without pipelines; no or full recomputation. Layers as even as they go, and
-        balanced with the ends of the model.
+        balanced with the ends of the model; of the better of these a folded model also has a layer
+        more in each part on the way there (`usual_maps`).
     loads : callable, optional
         Returns what layers, embedding and head of a layout have to do; by default layers alike.
 
@@ -250,7 +251,7 @@ def _maps(
     virtual: int,
     loads: LayerLoads,
 ) -> Iterator[tuple[int, ...]]:
-    """Layers of each part: what is asked for, or even and balanced ones."""
+    """Layers of each part: what is asked for, or `usual_maps`."""
     if space.choices.stage_layers or pipeline == 1:
         yield space.choices.stage_layers
         return

@@ -186,12 +186,13 @@ def usual_maps(
         Of each part along the model.
     loads : LayerLoads
     folded : bool
-        Whether the first and the last part are on one stage: only the balanced map is looked at.
+        Whether the first and the last part are on one stage.
 
     Yields
     ------
     tuple of int
-        Empty: as even as they go. That first, then the balanced one where it is better.
+        Empty: as even as they go. That first, then the balanced one where it is better; of folded
+        models the better one only, then the same with a layer more in each part of the first half.
     """
     even = even_layers(layers, len(stages)) if layers >= len(stages) else None
     balanced = balanced_layers(layers, stages, loads)
@@ -206,6 +207,22 @@ def usual_maps(
         yield ()
     if balanced is not None and better:
         yield balanced
+    if folded:
+        one = balanced if better else even
+        if one is not None and (ahead := _ahead(one)):
+            yield ahead
+
+
+def _ahead(counts: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return a folded map with a layer more in each part of the first half, and less in others.
+
+    Every stage has as many layers as before; only the order differs in which it has them at hand.
+    None if a part would have no layer left.
+    """
+    half = len(counts) // 2
+    if min(counts[half:]) < 2:
+        return None
+    return tuple(count + (1 if part < half else -1) for part, count in enumerate(counts))
 
 
 __all__ = ["LayerLoads", "balanced_layers", "busiest_stage", "even_layers", "usual_maps"]

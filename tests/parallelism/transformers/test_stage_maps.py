@@ -153,7 +153,22 @@ def test_maps_that_are_looked_at() -> None:
     assert list(usual_maps(2, four, LayerLoads(head=2.0), folded=False)) == []
     folded = (0, 1, 1, 0)
     assert list(usual_maps(8, folded, LayerLoads(head=2.0), folded=True)) == [(3, 3, 2, 0)]
-    assert list(usual_maps(8, folded, LayerLoads(), folded=True)) == [()]
+    # There and back, or with a layer more in each part of the way there.
+    assert list(usual_maps(8, folded, LayerLoads(), folded=True)) == [(), (3, 3, 1, 1)]
+
+
+def test_a_folded_model_with_more_layers_on_its_way_there_is_done_earlier() -> None:
+    """Every stage has as many layers; the timeline of the schedule says which order is faster."""
+    links, rates = links_of("h100", 8, 50e9), rates_of("h100")
+    layout = Layout(pipeline=4, schedule="zero-bubble-v", virtual_stages=2)
+    even, ahead = (
+        iteration_time(
+            training_of(LLAMA3_8B, replace(layout, stage_layers=layers)),
+            schedule_of(layout, 16), rates, links,
+        )
+        for layers in (even_layers(32, 8), (5, 5, 5, 5, 3, 3, 3, 3))
+    )  # fmt: skip
+    assert ahead < even
 
 
 @pytest.mark.parametrize("layout", [Layout(), Layout(tensor=8, microbatch=2, recompute="full")])

@@ -33,7 +33,7 @@ def compared(search, layouts):
 @pytest.mark.parametrize(
     ("name", "ports", "batch", "least", "count"),
     [
-        ("llama3-8b", "25Gbps", 128, 0.63, 15),
+        ("llama3-8b", "25Gbps", 128, 0.63, 16),
         pytest.param("llama3-8b", "25Gbps", 128, 0.63, 40, marks=pytest.mark.slow),
         pytest.param("llama3-8b", "400Gbps", 128, 0.95, 40, marks=pytest.mark.slow),
         pytest.param("mixtral-8x7b", "25Gbps", 64, 0.63, 40, marks=pytest.mark.slow),
@@ -41,8 +41,9 @@ def compared(search, layouts):
     ],
 )
 def test_estimates_order_layouts_as_a_switch_does(name, ports, batch, least, count) -> None:
-    # What they leave out makes them low, by less the faster ports are. Of the layouts that fit
-    # every so manieth is simulated, so that so many are.
+    # What they leave out makes them low, by less the faster ports are; where several stages are on
+    # a server, half of what the others send goes first, which may be too much. Of the layouts that
+    # fit every so manieth is simulated, so that so many are.
     from scipy.stats import spearmanr  # its modules take longer than most tests
 
     search = searched(name, ports, batch)
@@ -50,7 +51,8 @@ def test_estimates_order_layouts_as_a_switch_does(name, ports, batch, least, cou
     fit = [x for x in family.layouts() if max(u.total for u in family.uses(x)) < 80e9]
     estimates, times = compared(search, fit[:: len(fit) // count])
     ratios = estimates / times
-    assert least < ratios.min() and ratios.max() < 1.03
+    assert least < ratios.min() and ratios.max() < 1.2
+    assert np.median(ratios) < 1.01
     assert spearmanr(estimates, times).statistic > 0.93
     assert times[estimates.argmin()] < 1.15 * times.min()
 
