@@ -34,6 +34,8 @@ class Choices:
     stage_layers : tuple of int, optional
         Layers of each part along the model: only layouts of so many parts are considered.
     recompute : tuple of {"none", "selective", "full", "modules"}
+    replicate : tuple of int, optional
+        Copies of sharded states; by default 1.
     modules : tuple of Module
         What recomputation by modules does again (`Layout`); by default all but whole parts.
     schedules : tuple of PipelineScheduleName
@@ -67,6 +69,7 @@ class Choices:
     expert_tensor: tuple[int, ...] = ()
     stage_layers: tuple[int, ...] = ()
     modules: tuple[Module, ...] = USUAL_MODULES
+    replicate: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -79,7 +82,7 @@ class Choices:
         check_flags("layouts", self)
         for name in (
             "tensor", "context", "pipeline", "expert", "microbatch", "virtual_stages",
-            "expert_tensor",
+            "expert_tensor", "replicate",
         ):  # fmt: skip
             if any(not 1 <= value <= MOST_DEGREE for value in getattr(self, name)):
                 raise _wrong(name, getattr(self, name), f"give 1 to {MOST_DEGREE}")

@@ -18,7 +18,9 @@ from parallelism.transformers.shares import (
 from parallelism.transformers.stages import Part, all_part_weights, parts_of
 from parallelism.transformers.training import Training
 
-GroupKind = Literal["tensor", "context", "expert", "pipeline", "data", "expert-data", "embedding"]
+GroupKind = Literal[
+    "tensor", "context", "expert", "pipeline", "data", "expert-data", "copies", "embedding"
+]  # fmt: skip
 When = Literal["forward", "recompute", "backward", "weight", "gradients", "weights"]
 
 
@@ -29,9 +31,11 @@ class Communication:
     Parameters
     ----------
     kind : {"allreduce", "reducescatter", "allgather", "alltoall", "ring", "send"}
-    group : {"tensor", "context", "expert", "pipeline", "data", "expert-data", "embedding"}
-        Ranks that take part. ``data``: the ``data * context`` ranks that share dense weights;
-        ``expert-data``: those that share experts; ``embedding``: first and last stage.
+    group : GroupKind
+        Ranks that take part. ``data``: the ``data * context`` ranks that share dense weights, or
+        those of a copy (`Layout.sharing`); ``expert-data``: of these, those that share experts;
+        ``copies``: those that hold the same share in each copy;
+        ``embedding``: first and last stage.
     ranks : int
         Size of the group.
     size : float
@@ -310,12 +314,13 @@ def step_communications(
     updated weights. ZeRO 2: gradients are scattered after every microbatch, because no rank
     keeps all of them. ZeRO 3: as 2, and weights are gathered for the forward and again for the
     backward pass of every microbatch: with one microbatch and gradients as wide as weights, 1.5
-    times the volume of the others (Rajbhandari et al., 2020, section 7). Gradients of an embedding
-    that is used again are summed over the first and the last stage.
+    times the volume of the others (Rajbhandari et al., 2020, section 7). Copies of sharded states
+    add up their shares of gradients once an iteration. Gradients of an embedding that is used again
+    are summed over the first and the last stage.
     """
     model, layout = training.model, training.layout
     stages: list[list[Communication]] = [[] for _ in range(layout.pipeline)]
-    ranks = layout.data * layout.context
+    ranks = layout.sharing
     weight, gradient = weight_bytes(training), float(training.implementation.gradient_bytes)
     parts = parts_of(model, layout)
     for part, count in zip(parts, all_part_weights(model, layout), strict=True):
@@ -331,6 +336,13 @@ def step_communications(
                         layout, group, members, elements, weight, gradient, microbatches
                     )
                 )
+        share = gradient * (count.dense + count.expert * layout.expert_ranks) / ranks
+        if layout.replicate > 1 and share:
+            stages[part.stage].append(
+                Communication(
+                    "allreduce", "copies", layout.replicate, share, 1, "gradients", part=part.chunk
+                )
+            )
     if layout.ties(model.reuses_embedding):
         size = gradient * model.vocabulary * model.hidden / layout.tensor
         for stage in (0, layout.pipeline - 1):

@@ -235,12 +235,15 @@ def _timings(
         for schedule, virtual in _schedules(space, base.pipeline, samples // microbatch):
             for kind, own in zip(kinds, owns, strict=True):
                 maps = _maps(space, base.pipeline, schedule, virtual, own)
-                for stage_layers, zero in product(maps, choices.zero or _USUAL_ZERO):
+                for stage_layers, zero, copies in product(
+                    maps, choices.zero or _USUAL_ZERO, choices.replicate or (1,)
+                ):
                     # Sharded weights are gathered for every microbatch: not with pipelines.
-                    if zero < 3 or base.pipeline == 1:
+                    plain = replace(kind, zero=zero)
+                    if (zero < 3 or base.pipeline == 1) and plain.may_replicate(copies):
                         yield replace(
-                            kind, schedule=schedule, virtual_stages=virtual, zero=zero,
-                            stage_layers=stage_layers,
+                            plain, schedule=schedule, virtual_stages=virtual,
+                            stage_layers=stage_layers, replicate=copies,
                         )  # fmt: skip
 
 

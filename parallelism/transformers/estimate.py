@@ -52,6 +52,7 @@ def estimated_seconds(
             sent.outputs / rate,
             sent.weights / rate,
             sent.gradients / rate,
+            sent.copies / rate,
         ),
         loads.exposed, 1.0 / sent.ranks,
     )  # fmt: skip

@@ -23,7 +23,8 @@ def group_placement(communication: Communication, layout: Layout, links: Links) 
 
     Ranks of a group are apart: tensor 1; context ``tensor``; data and context together
     ``tensor``; expert as many as split an expert (neighbours among these); ranks with the same
-    experts ``expert`` times that. Stages are inside a server only if all of them are.
+    experts ``expert`` times that; those of several copies as many as a copy has. Stages are inside
+    a server only if all of them are.
     """
     stage = layout.tensor * layout.context * layout.data
     if communication.group in ("pipeline", "embedding"):
@@ -35,6 +36,7 @@ def group_placement(communication: Communication, layout: Layout, links: Links) 
         "data": layout.tensor,
         "expert": layout.expert_split,
         "expert-data": layout.expert_split * layout.expert,
+        "copies": layout.tensor * layout.sharing,
     }
     return group_placement_of(communication.ranks, strides[communication.group], links.gpus)
 
@@ -86,7 +88,8 @@ def exposed_sums(
     Notes
     -----
     Sums of gradients hide behind the last microbatch's backward passes, gathering weights behind
-    the first one's forward passes; under ZeRO 2 and 3, behind those of all microbatches. Breadth
+    the first one's forward passes; under ZeRO 2 and 3, behind those of all microbatches, but for
+    sums over copies. Breadth
     first a part's are summed while all microbatches go through the parts before it, and only the
     outermost part's have to hide behind a single pass of its own (`breadth_first_seconds`). The
     gradient of a tied embedding hides behind nothing.
@@ -94,20 +97,25 @@ def exposed_sums(
     layout, implementation = training.layout, training.implementation
     share = implementation.hidden("data")
     exposed = 0.0
-    sent = {when: np.zeros(len(passes[when])) for when in passes}
+    backward, forward = passes["gradients"], passes["weights"]
+    # Of gradients once an iteration, of them for every microbatch, and of weights.
+    of = {
+        "sums": (backward, False), "gradients": (backward, layout.zero >= 2),
+        "weights": (forward, layout.zero == 3),
+    }  # fmt: skip
+    sent = {when: np.zeros(len(own)) for when, (own, _) in of.items()}
     for message in messages:
         seconds = communication_seconds(message, layout, links) * message.count
         seconds /= implementation.bucketing
         if message.group == "embedding":
             exposed += seconds
-        else:
-            when: Literal["gradients", "weights"] = (
-                "gradients" if message.when == "gradients" else "weights"
-            )
-            sent[when][message.part] += seconds
-    for when, own in passes.items():
+            continue
+        when = "gradients" if message.when == "gradients" else "weights"
+        if when == "gradients" and (layout.zero < 2 or message.group == "copies"):
+            when = "sums"
+        sent[when][message.part] += seconds
+    for when, (own, every) in of.items():
         whole = float(sent[when].sum())
-        every = layout.zero >= (3 if when == "weights" else 2)
         if order.name == "breadth-first" and not every and share > 0.0:
             late = breadth_first_seconds(sent[when].tolist(), own, order.microbatches)
             exposed += max(late, whole * (1.0 - share))

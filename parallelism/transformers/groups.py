@@ -1,13 +1,49 @@
 """Groups of ranks that exchange data, and the servers that they do it over."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base.arrays import Ints
+from codesign_base.arrays import Floats, Ints
 from parallelism.taskgraph import Group
+from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Placement
+
+
+class StateGroups(NamedTuple):
+    """Which ranks of a stage share states: places, by data and within it context, of each group.
+
+    Parameters
+    ----------
+    dense, expert : int64 array, shape (groups, size)
+        Ranks of a copy that share its dense weights, and each expert.
+    copies : int64 array, shape (groups, Layout.replicate)
+        Those that hold the same share of both in every copy.
+    """
+
+    dense: Ints
+    expert: Ints
+    copies: Ints
+
+
+def state_groups(layout: Layout) -> StateGroups:
+    """Return which ranks of a stage share states.
+
+    Parameters
+    ----------
+    layout : Layout
+
+    Returns
+    -------
+    StateGroups
+        Every place is in one group of each kind.
+    """
+    dense = np.arange(layout.data * layout.context).reshape(layout.replicate, -1)
+    # By place among those that hold all experts, and copy.
+    expert = dense.reshape(layout.replicate, -1, layout.expert_ranks).transpose(2, 0, 1)
+    return StateGroups(dense, expert.reshape(-1, expert.shape[2]), dense.T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,8 +64,8 @@ class Exchange:
         Collectives that each rank takes part in.
     shares : int
         Collectives that a group's buffer is divided over.
-    inside : float
-        Mean ranks of a group on one of its servers.
+    inside : float64 array, shape (collectives,)
+        Mean ranks of the group on one of its servers.
     element : int64 array, shape (collectives,), optional
         What each is called in the tasks, where it stands for others, too.
     """
@@ -38,7 +74,7 @@ class Exchange:
     servers: tuple[Group, ...]
     of_place: Ints
     shares: int
-    inside: float
+    inside: Floats
     element: Ints | None = None
 
 
@@ -63,7 +99,7 @@ def exchange(placement: Placement, ranks: Ints, groups: Ints) -> Exchange:
         own = np.zeros((ranks.size, 1), dtype=np.int64)
         own[groups] = np.arange(len(groups))[:, None, None]
         homes = _distinct(first[groups])
-        return Exchange(groups, homes, own, 1, groups.shape[1] / len(homes[0]))
+        return Exchange(groups, homes, own, 1, groups.shape[1] / _lengths(homes))
     members = np.repeat(groups, shares, axis=0)
     servers = []
     of_place = np.zeros((ranks.size, shares), dtype=np.int64)
@@ -71,7 +107,12 @@ def exchange(placement: Placement, ranks: Ints, groups: Ints) -> Exchange:
         share = number % shares
         servers.append(tuple(np.unique(first[places] + share).tolist()))
         of_place[places, share] = number
-    return Exchange(members, tuple(servers), of_place, shares, groups.shape[1] / len(servers[0]))
+    inside = groups.shape[1] / _lengths(tuple(servers))
+    return Exchange(members, tuple(servers), of_place, shares, inside)
+
+
+def _lengths(servers: tuple[Group, ...]) -> Floats:
+    return np.array([float(len(group)) for group in servers])
 
 
 @dataclass(frozen=True, eq=False)

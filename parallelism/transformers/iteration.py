@@ -31,7 +31,7 @@ def optimizer_seconds(training: Training, rates: GpuRates) -> float:
     then read and written in FP8 twice, as they lie and transposed.
     """
     model, layout, implementation = training.model, training.layout, training.implementation
-    ranks = layout.data * layout.context
+    ranks = layout.sharing
     worst = most = 0.0
     for count in dict.fromkeys(stage_weights(model, layout)):
         most = max(most, count.dense + count.expert)

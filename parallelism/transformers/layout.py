@@ -106,6 +106,11 @@ class Layout:
         ``experts``, the router, all experts and the exchange of tokens, there and back; and the
         dense ``feed-forward``. (Megatron-Core's ``layernorm``, ``mla_up_proj``, ``moe_act``,
         ``shared_experts``, ``moe`` and ``mlp``.)
+    replicate : int
+        Copies of sharded states: ``zero`` shards over the ``data / replicate`` next data ranks,
+        with all their context ranks, and ranks of the other copies add up what is scattered to
+        them (hybrid sharding: PyTorch FSDP's HSDP, Megatron-Core's instances of the distributed
+        optimizer). The ranks of a copy hold all experts.
     """
 
     tensor: int = 1
@@ -122,10 +127,12 @@ class Layout:
     expert_tensor: int | None = None
     stage_layers: tuple[int, ...] = ()
     modules: tuple[Module, ...] = ()
+    replicate: int = 1
 
     def __post_init__(self) -> None:
         for name in (
             "tensor", "context", "data", "pipeline", "expert", "microbatch", "virtual_stages",
+            "replicate",
         ):  # fmt: skip
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -155,6 +162,7 @@ class Layout:
                 f"some of {', '.join(modules)}, in this order, with recompute 'modules', else none"
             )
         self._check_experts()
+        self._check_copies()
         if self.stage_layers:
             self._check_parts()
         folded = self.schedule in FOLDED
@@ -196,6 +204,15 @@ class Layout:
             raise InputError(
                 f"layout: expert_tensor is {split} without sequence_parallel; give both, or leave "
                 "it out"
+            )
+
+    def _check_copies(self) -> None:
+        if not self.may_replicate(self.replicate):
+            alone = "" if self.expert_ranks == 1 else f", in groups of {self.expert_ranks}"
+            raise InputError(
+                f"layout: replicate is {self.replicate} with zero {self.zero}, data {self.data} "
+                f"and context {self.context}; give a divisor of data that leaves each copy several "
+                f"data and context ranks{alone}, and zero 1, 2 or 3"
             )
 
     def _check_parts(self) -> None:
@@ -264,6 +281,19 @@ class Layout:
     def expert_ranks(self) -> int:
         """Tensor groups that an expert group touches, of ``data * context`` of a stage."""
         return self.expert * self.expert_split // self.tensor
+
+    def may_replicate(self, copies: int) -> bool:
+        """Whether there may be so many copies of sharded states."""
+        if copies == 1:
+            return True
+        sharing = self.data // copies * self.context
+        held = max(2, self.expert_ranks)
+        return self.zero > 0 and not self.data % copies and sharing > 0 and not sharing % held
+
+    @property
+    def sharing(self) -> int:
+        """Tensor groups of a stage that share the states of one copy."""
+        return self.data * self.context // self.replicate
 
     @property
     def gpus(self) -> int:

@@ -92,11 +92,11 @@ def state_bytes(training: Training, weights: WeightCount) -> tuple[float, float,
     """Return the bytes of weights, gradients and optimizer on one GPU.
 
     ZeRO shards the optimizer (1), also gradients (2), also weights (3) over the data- and
-    context-parallel ranks of a stage (Rajbhandari et al., 2020, section 5), and those of routed
-    experts over the ranks that have the same experts.
+    context-parallel ranks of a stage (Rajbhandari et al., 2020, section 5), or of each of
+    ``replicate`` copies, and those of routed experts over the ranks of these that have the same.
     """
     layout, implementation = training.layout, training.implementation
-    ranks = layout.data * layout.context
+    ranks = layout.sharing
     found = []
     for each, stage in (
         (training.model.dense_bytes, 3), (implementation.gradient_bytes, 2),

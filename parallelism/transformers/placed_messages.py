@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base.arrays import Ints
+from codesign_base.arrays import Floats, Ints
 from parallelism.taskgraph import Phase, TaskKind
 from parallelism.transformers.groups import AllToAll, Exchange
 from parallelism.transformers.loads import Loads
@@ -84,7 +84,7 @@ class Messages:
         size: float,
         waits: list[Ints],
         label: Label,
-        delay: float = 0.0,
+        delay: float | Floats = 0.0,
     ) -> list[Ints]:
         """Add one collective a group; return those of each rank."""
         groups = self._groups.get(id(over))
@@ -102,9 +102,9 @@ class Messages:
     ) -> list[Ints]:
         """Let keys and values go round each context group while its ranks compute."""
         size = float(self.loads.context_bytes[kind, label[0]])
-        over = self.shape.context[stage]
         if size == 0.0:
             return []
+        over = self.shape.collectives.context[stage]
         return self.collective(TaskKind.ALL_GATHER, over, size, waits, label)
 
     def gather_inputs(

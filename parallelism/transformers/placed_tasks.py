@@ -6,12 +6,14 @@ import numpy as np
 
 from codesign_base.arrays import Ints
 from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
+from parallelism.transformers.groups import Exchange
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.pass_order import pass_order
 from parallelism.transformers.placed_messages import SENDS, Messages
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PassKind, PipelineSchedule
 from parallelism.transformers.shape import Shape, whole_shape
+from parallelism.transformers.stages import WeightCount
 from parallelism.transformers.task_list import NOBODY, Label, Repeated, TaskList
 
 PIECES = 4
@@ -51,7 +53,8 @@ def iteration_tasks(
         values go round the context group while it computes. Messages from one rank to another of
         the pipeline go one after another, as calls of one NCCL communicator do. Gradients are
         reduced (ZeRO 0) or scattered (1 to 3) over the data and context ranks of a stage, those of
-        experts over the ranks that have the same ones; each rank then updates its share. Weights
+        experts over the ranks that have the same ones; copies of sharded states add up their shares
+        in the end; each rank then updates its share. Weights
         are gathered in the order of use: at the beginning (1, 2), which in the steady state is the
         end of the iteration before, or for every forward and backward pass, each piece while the
         one before it is at work (3). Both are in `PIECES` a part, which overlap with its last
@@ -234,7 +237,7 @@ class _Builder:
             waits = [ends]
             self.ended[stage] = [*self.ended[stage][-1:], ends]
             if scatters:
-                waits = [ends, *self._reduce(stage, part, ends, pieces, microbatch)]
+                waits = [ends, *self._reduce(stage, part, ends, pieces, microbatch, last)]
         gate = self.messages.reduce_tensor(kind, stage, waits + beside, label)
         gate = gate + self.messages.exchange_heads(kind, stage, gate, label)
         return gate + self.messages.exchange_experts(
@@ -245,28 +248,46 @@ class _Builder:
         self,
         kind: TaskKind,
         stage: int,
-        dense: float,
-        expert: float,
+        shared: WeightCount,
         before: list[Ints],
         label: Label,
     ) -> list[Ints]:
         """Add collectives over the ranks that share weights; return them by rank."""
-        found: list[Ints] = []
-        shape, layout = self.shape, self.layout
-        ranks = layout.context * layout.data
-        for size, over, count in (
-            (dense, shape.dense[stage], ranks),
-            (expert, shape.expert[stage], ranks // layout.expert_ranks),
-        ):  # fmt: skip
-            if size == 0.0 or count == 1:
-                continue
-            # Ranks of one server add up first, each GPU its own part.
-            inside = (over.inside - 1.0) / over.inside * size / self.layout.tensor
-            delay = inside / self.loads.gather_rate
-            if kind == TaskKind.ALLREDUCE:
-                delay *= 2.0
-            found += self.messages.collective(kind, over, size, before, label, delay)
-        return found
+        known = self.shape.collectives
+        return [
+            *self._collective(kind, known.dense, stage, shared.dense, before, label),
+            *self._collective(kind, known.expert, stage, shared.expert, before, label),
+        ]
+
+    def _add_up(
+        self, stage: int, gradients: WeightCount, before: list[Ints], label: Label
+    ) -> list[Ints]:
+        """Let copies of sharded states add up what was scattered; return it by rank."""
+        share = (
+            gradients.dense + gradients.expert * self.layout.expert_ranks
+        ) / self.layout.sharing
+        over = self.shape.collectives.copies
+        return self._collective(TaskKind.ALLREDUCE, over, stage, share, before, label)
+
+    def _collective(
+        self,
+        kind: TaskKind,
+        of_stage: tuple[Exchange, ...],
+        stage: int,
+        size: float,
+        before: list[Ints],
+        label: Label,
+    ) -> list[Ints]:
+        """Add collectives of a stage; return them by rank, none if nothing is sent."""
+        if size == 0.0 or not of_stage:
+            return []
+        over = of_stage[stage]
+        # Ranks of one server add up first, each GPU its own part.
+        inside = (over.inside - 1.0) / over.inside * size / self.layout.tensor
+        delay = inside / self.loads.gather_rate
+        if kind == TaskKind.ALLREDUCE:
+            delay *= 2.0
+        return self.messages.collective(kind, over, size, before, label, delay)
 
     def _gather(
         self, stage: int, part: int, pieces: int, microbatch: int, waits: list[Ints]
@@ -284,18 +305,17 @@ class _Builder:
         exposed = self.loads.exposed
         for share, after in ((1.0 - exposed, before), (exposed, before + waits)):
             weights = self.loads.weights[part].times(share / pieces)
-            found += self._synchronise(
-                TaskKind.ALL_GATHER, stage, weights.dense, weights.expert, after, label
-            )
+            found += self._synchronise(TaskKind.ALL_GATHER, stage, weights, after, label)
         self.gathered[stage] = found
         return found
 
     def _reduce(
-        self, stage: int, part: int, ends: Ints, pieces: int, microbatch: int
+        self, stage: int, part: int, ends: Ints, pieces: int, microbatch: int, last: bool
     ) -> list[Ints]:
         """Reduce or scatter the gradients of a part, or a piece; return what the rank waits for.
 
-        That is the share that the software exposes, which goes first.
+        That is the share that the software exposes, which goes first. Copies add up what is
+        complete.
         """
         kind = TaskKind.REDUCE_SCATTER if self.layout.zero else TaskKind.ALLREDUCE
         label = (part, Phase.SYNCHRONISE, microbatch)
@@ -303,10 +323,11 @@ class _Builder:
         for share in (self.loads.exposed, 1.0 - self.loads.exposed):
             gradients = self.loads.gradients[part].times(share / pieces)
             after = [ends, *done[0]] if done else [ends]
-            done.append(
-                self._synchronise(kind, stage, gradients.dense, gradients.expert, after, label)
-            )
-            self.reduced[stage] += done[-1]
+            found = self._synchronise(kind, stage, gradients, after, label)
+            if last:
+                found += self._add_up(stage, gradients, after + found, label)
+            done.append(found)
+            self.reduced[stage] += found
         return done[0]
 
     def _finish(self) -> None:

@@ -17,7 +17,8 @@ class PassSends(NamedTuple):
 
     By kind of pass and part of the model: what a pass computes, what it sends ``beside``, what
     its ranks wait for ``after`` it. By direction and part: outputs to the next part, gradients to
-    the part before. By part: its weights, and its gradients, where ranks share them.
+    the part before. By part: its weights, and its gradients, where ranks share them, and what
+    ``copies`` of sharded states add up once.
     """
 
     computing: Floats
@@ -26,6 +27,7 @@ class PassSends(NamedTuple):
     outputs: Floats
     weights: Floats
     gradients: Floats
+    copies: Floats
 
 
 class ServerPorts(NamedTuple):
@@ -155,6 +157,8 @@ def stage_ends(
             now += sends.computing[kind, part] / count
             if scatters:
                 gradients = sends.gradients[part] / count
+                if done[kind, part] == microbatches:
+                    gradients += sends.copies[part] / count
                 now = _sent(ports, stage, exposed * gradients, now, 1.0)
                 _idle(ports, stage, now)
                 ports.waiting[stage] += hidden * gradients

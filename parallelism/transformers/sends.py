@@ -1,12 +1,13 @@
 """What the servers of a placed layout send to each other."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from codesign_base.arrays import Floats, Ints
+from parallelism.transformers.groups import state_groups
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule
@@ -23,9 +24,9 @@ class _Sends:
         Of a stage on a server.
     outputs : float64 array, shape (3, stages)
         Of what its ranks send to the stage before (0), to themselves, and to the next stage (2).
-    context, dense, expert : float64 arrays, shape (stages,)
-        Of the buffers of a context group, and of what ranks that share weights, and experts,
-        have of these, each once round its ring.
+    context, dense, expert, copies : float64 arrays, shape (stages,)
+        Of the buffers of a context group, and of what the ranks of each of `StateGroups` have of
+        weights, or of their share of these, each once round its ring.
     heads, tokens : float64 arrays, shape (stages,)
         Of what a context rank has for one other, and of the tokens of an expert rank.
     tied : float
@@ -37,13 +38,14 @@ class _Sends:
     context: Floats
     dense: Floats
     expert: Floats
+    copies: Floats
     heads: Floats
     tokens: Floats
     tied: float
 
 
 @lru_cache(maxsize=256)
-def _sends(placement: Placement, every: bool) -> _Sends:
+def _sends(placement: Placement, replicate: int, every: bool) -> _Sends:
     """Work it out once for all layouts of some degrees."""
     layout, split, servers = placement.layout, placement.servers_per_rank, placement.servers
     # Ranks of a stage by data and, within, context.
@@ -57,30 +59,30 @@ def _sends(placement: Placement, every: bool) -> _Sends:
         sums = np.bincount(on.ravel(), weights=each.ravel(), minlength=servers * stages)
         return np.asarray(sums.reshape(stages, servers).max(axis=1))
 
-    def group(size: int, across: bool = False) -> tuple[Floats, Floats]:
+    def group(places: Ints) -> tuple[Floats, Floats]:
         """Return each rank's share of what its server sends round, and the ranks elsewhere."""
-        grid = np.arange(stages * ranks).reshape(stages, -1, size)
-        if across:
-            grid = grid.transpose(0, 2, 1)
-        rows = grid.reshape(-1, grid.shape[2])
+        rows = (ranks * np.arange(stages)[:, None, None] + places).reshape(-1, places.shape[1])
         inside, distinct = _counted(home.ravel()[rows], servers)
         ring, away = np.empty(stages * ranks), np.empty(stages * ranks)
         ring[rows] = (1.0 - 1.0 / distinct) / inside
         away[rows] = rows.shape[1] - inside
         return ring, away
 
-    none = np.zeros(stages)
-    dense = sent(group(ranks)[0]) / split
-    expert, context, heads, tokens = dense, none, none, none
+    places, none = np.arange(ranks), np.zeros(stages)
+    sharing = state_groups(replace(layout, zero=1, replicate=replicate))
+    dense = sent(group(sharing.dense)[0]) / split
+    expert, context, heads, tokens, copies = dense, none, none, none, none
     if layout.context > 1:
-        context, heads = (sent(each) / split for each in group(layout.context))
+        context, heads = (sent(each) / split for each in group(places.reshape(-1, layout.context)))
     if layout.expert_ranks > 1:
-        tokens = sent(group(layout.expert_ranks)[1]) / split
-        expert = sent(group(layout.expert_ranks, across=True)[0]) / split
+        tokens = sent(group(places.reshape(-1, layout.expert_ranks))[1]) / split
+        expert = sent(group(sharing.expert)[0]) / split
+    if replicate > 1:
+        copies = sent(group(sharing.copies)[0]) / split
     outputs = [sent((home != np.roll(home, -step, axis=0)) * 1.0) / split for step in (-1, 0, 1)]
     tied = sent((home[[0] * stages] != home[[-1] * stages]) * 1.0)[0] / split
     each = float(sent(np.ones(home.shape)).mean())
-    return _Sends(each, np.stack(outputs), context, dense, expert, heads, tokens, tied)
+    return _Sends(each, np.stack(outputs), context, dense, expert, copies, heads, tokens, tied)
 
 
 def _counted(homes: Ints, servers: int) -> tuple[Ints, Ints]:
@@ -106,6 +108,8 @@ class PartBytes(NamedTuple):
         of a rank.
     weights, gradients : float64 arrays, shape (parts,)
         Of the ranks that share them: gathered once, and scattered (without ZeRO reduced) once.
+    copies : float64 array, shape (parts,)
+        Of gradients that copies of sharded states add up.
     tied : float
         Of the gradient of an embedding that the first and the last stage share, passed on once.
     """
@@ -119,6 +123,7 @@ class PartBytes(NamedTuple):
     tensor: Floats
     weights: Floats
     gradients: Floats
+    copies: Floats
     tied: float
 
 
@@ -134,7 +139,7 @@ def part_bytes(placement: Placement, loads: Loads, *, every: bool = False) -> Pa
         What all servers send together, rather than what the busiest one of a stage does.
     """
     layout, split = placement.layout, placement.servers_per_rank
-    sent = _sends(placement.of_degrees, every)
+    sent = _sends(placement.of_degrees, layout.replicate, every)
     stage, step = np.array(layout.part_stages), np.array(layout.part_steps, dtype=np.int64)
     outputs = np.zeros((2, stage.size))
     outputs[0, :-1] = loads.boundary_bytes * sent.outputs[1 + step, stage[:-1]]
@@ -145,6 +150,7 @@ def part_bytes(placement: Placement, loads: Loads, *, every: bool = False) -> Pa
         dense, expert = np.array([(each.dense, each.expert) for each in counts]).T
         return np.asarray(dense * sent.dense[stage] + expert * sent.expert[stage])
 
+    held = [each.dense + each.expert * layout.expert_ranks for each in loads.gradients]
     return PartBytes(
         sent.ranks,
         outputs,
@@ -155,6 +161,7 @@ def part_bytes(placement: Placement, loads: Loads, *, every: bool = False) -> Pa
         2.0 * ring * loads.tensor_bytes,
         shared(loads.weights),
         shared(loads.gradients) * (1.0 if layout.zero else 2.0),
+        2.0 * np.array(held) / layout.sharing * sent.copies[stage],
         sent.tied * loads.tied_bytes,
     )
 
@@ -187,7 +194,9 @@ def network_bytes(
     gathers = {0: 0, 3: 2 * microbatches}.get(zero, 1)
     scatters = microbatches if zero >= 2 else 1
     shared = gathers * float(sent.weights.sum()) + scatters * float(sent.gradients.sum())
-    return microbatches * microbatch + shared + 2.0 * sent.tied, sent.gradients
+    shared += float(sent.copies.sum())
+    whole = microbatches * microbatch + shared + 2.0 * sent.tied
+    return whole, sent.gradients + sent.copies
 
 
 __all__ = ["PartBytes", "network_bytes", "part_bytes"]

@@ -1,6 +1,7 @@
 """Who exchanges with whom in an iteration: all ranks, or one of each kind."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -8,13 +9,31 @@ import numpy.typing as npt
 from codesign_base.arrays import Ints
 from parallelism.alike import BOTH, READS, SENDS, Classes, Pattern, hash_words, words_of
 from parallelism.taskgraph import Group
-from parallelism.transformers.groups import AllToAll, Exchange, all_to_all, exchange
+from parallelism.transformers.groups import (
+    AllToAll,
+    Exchange,
+    all_to_all,
+    exchange,
+    state_groups,
+)
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 
 _NEXT, _TOKENS, _TIED = 2, 5, 6
 """Kinds of elements: 0 and 1 are not used, so that steps 1 and -1 make kinds 3 and 1."""
-_CONTEXT, _DENSE, _EXPERT, _HEADS = 7, 8, 9, 10
+_HEADS, _COLLECTIVES = 10, (7, 8, 9, 11)
+
+
+class Collectives(NamedTuple):
+    """Collectives of each stage: of ranks of a context group, and of those of `StateGroups`.
+
+    None of groups of one rank.
+    """
+
+    context: tuple[Exchange, ...]
+    dense: tuple[Exchange, ...]
+    expert: tuple[Exchange, ...]
+    copies: tuple[Exchange, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +47,7 @@ class Shape:
     home : int64 array, shape (stages, places)
         Its first server.
     server_of_device : int64 array
-    context, dense, expert : tuple of Exchange
-        Of each stage: ranks of a context group, of all that share weights, of those that share
-        experts.
+    collectives : Collectives
     heads, tokens : tuple of AllToAll
         Of each stage: in context groups, and in expert groups.
     sends : dict of (int, int) to int64 array, shape (places,)
@@ -43,9 +60,7 @@ class Shape:
     ranks: Ints
     home: Ints
     server_of_device: Ints
-    context: tuple[Exchange, ...]
-    dense: tuple[Exchange, ...]
-    expert: tuple[Exchange, ...]
+    collectives: Collectives
     heads: tuple[AllToAll, ...]
     tokens: tuple[AllToAll, ...]
     sends: dict[tuple[int, int], Ints]
@@ -67,16 +82,18 @@ def whole_shape(placement: Placement) -> Shape:
     # Ranks of a stage by data and, within, context.
     ranks = placement.rank.transpose(2, 1, 0).reshape(layout.pipeline, -1)
     places = np.arange(ranks.shape[1])
-    context, dense = places.reshape(-1, layout.context), places[None, :]
-    expert = places.reshape(-1, layout.expert_ranks)
+    context, expert = places.reshape(-1, layout.context), places.reshape(-1, layout.expert_ranks)
     homes = np.arange(ranks.size) // placement.ranks_per_server * placement.servers_per_rank
     return Shape(
         ranks,
         homes[ranks],
         homes.astype(np.int64),
-        tuple(exchange(placement, own, context) for own in ranks),
-        tuple(exchange(placement, own, dense) for own in ranks),
-        tuple(exchange(placement, own, expert.T) for own in ranks),
+        Collectives(
+            *(
+                tuple(exchange(placement, own, groups) for own in ranks if groups.shape[1] > 1)
+                for groups in (context, *state_groups(layout))
+            )
+        ),
         tuple(all_to_all(placement, own, context) for own in ranks),
         tuple(all_to_all(placement, own, expert) for own in ranks),
         {},
@@ -86,7 +103,6 @@ def whole_shape(placement: Placement) -> Shape:
 def _sent(placement: Placement, loads: Loads) -> list[set[str]]:
     """Return the kinds of exchanges that each stage takes part in."""
     layout = placement.layout
-    ranks = layout.context * layout.data
     context, heads, tokens = (
         np.any(sent != 0.0, axis=0).tolist()
         for sent in (loads.context_bytes, loads.heads_bytes, loads.expert_bytes)
@@ -98,8 +114,9 @@ def _sent(placement: Placement, loads: Loads) -> list[set[str]]:
             "context": context[part],
             "heads": heads[part],
             "tokens": tokens[part],
-            "dense": ranks > 1 and (weight.dense or gradient.dense),
-            "expert": ranks > layout.expert_ranks and (weight.expert or gradient.expert),
+            "dense": layout.sharing > 1 and (weight.dense or gradient.dense),
+            "expert": layout.sharing > layout.expert_ranks and (weight.expert or gradient.expert),
+            "copies": layout.replicate > 1 and (gradient.dense or gradient.expert),
         }
         found[stage].update(name for name, used in known.items() if used)
     return found
@@ -141,7 +158,9 @@ class _Elements:
     def exchange(self, over: Exchange, word: int) -> Ints:
         """Add the collectives of groups."""
         groups = np.array([self.groups.setdefault(g, len(self.groups)) for g in over.servers])
-        made = self.add(np.full(groups.size, word, dtype=np.uint64), group=groups)
+        # What ranks on one server do first differs where some groups have more there than others.
+        _, apart = np.unique(over.inside, return_inverse=True)
+        made = self.add((word + (apart << 32)).astype(np.uint64), group=groups)
         self.meet(np.repeat(made, over.members.shape[1]), over.members.ravel(), BOTH)
         return made
 
@@ -177,16 +196,18 @@ def pattern_of(placement: Placement, shape: Shape, loads: Loads) -> tuple[Patter
     """
     found = _Elements()
     stages, places = shape.ranks.shape
-    kinds = {"context": _CONTEXT, "dense": _DENSE, "expert": _EXPERT}
     sends: dict[tuple[int, int], Ints] = {}
-    named: dict[str, list[Exchange]] = {"context": [], "dense": [], "expert": []}
+    named: list[list[Exchange]] = [[] for _ in shape.collectives]
     pairs: dict[str, list[AllToAll]] = {"heads": [], "tokens": []}
     for stage, sent in enumerate(_sent(placement, loads)):
-        for name, kind in kinds.items():
-            over: Exchange = getattr(shape, name)[stage]
-            none = np.full(len(over.servers), -1, dtype=np.int64)
-            made = found.exchange(over, 16 * stage + kind) if name in sent else none
-            named[name].append(replace(over, element=made))
+        for name, kind, over, own in zip(
+            Collectives._fields, _COLLECTIVES, shape.collectives, named, strict=True
+        ):
+            if not over:
+                continue
+            none = np.full(len(over[stage].servers), -1, dtype=np.int64)
+            made = found.exchange(over[stage], 16 * stage + kind) if name in sent else none
+            own.append(replace(over[stage], element=made))
         for step in (1, -1) if stages > 1 else ():
             source, target = shape.home[stage], shape.home[(stage + step) % stages]
             away = np.flatnonzero(source != target)
@@ -225,9 +246,7 @@ def pattern_of(placement: Placement, shape: Shape, loads: Loads) -> tuple[Patter
     )
     called = replace(
         shape,
-        context=tuple(named["context"]),
-        dense=tuple(named["dense"]),
-        expert=tuple(named["expert"]),
+        collectives=Collectives(*map(tuple, named)),
         heads=tuple(pairs["heads"]),
         tokens=tuple(pairs["tokens"]),
         sends=sends,
@@ -262,9 +281,9 @@ def reduced_shape(shape: Shape, classes: Classes) -> Shape:
         ranks=np.arange(stages * kinds).reshape(stages, kinds),
         home=home,
         server_of_device=home.ravel(),
-        context=tuple(_reduced(over, classes) for over in shape.context),
-        dense=tuple(_reduced(over, classes) for over in shape.dense),
-        expert=tuple(_reduced(over, classes) for over in shape.expert),
+        collectives=Collectives(
+            *(tuple(_reduced(over, classes) for over in kind) for kind in shape.collectives)
+        ),
         heads=tuple(_reduced_pairs(over, classes) for over in shape.heads),
         tokens=tuple(_reduced_pairs(over, classes) for over in shape.tokens),
         sends={of: called(elements[first]) for of, elements in shape.sends.items()},
@@ -284,7 +303,7 @@ def _reduced(over: Exchange, classes: Classes) -> Exchange:
         tuple(over.servers[number] for number in first.tolist()),
         which[over.of_place[classes.first_place]],
         over.shares,
-        over.inside,
+        over.inside[first],
         kind,
     )
 

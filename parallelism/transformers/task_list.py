@@ -50,7 +50,7 @@ class _Block(NamedTuple):
     first: Ints
     second: Ints | None
     size: float
-    delay: float
+    delay: float | Floats
     label: Label
     element: Ints | None
     waits: int
@@ -74,7 +74,7 @@ class TaskList:
         size: float,
         waits: list[Ints],
         label: Label,
-        delay: float = 0.0,
+        delay: float | Floats = 0.0,
         element: Ints | None = None,
     ) -> Ints:
         """Append a block of tasks.
@@ -84,8 +84,9 @@ class TaskList:
         kind : TaskKind
         first, second : int64 arrays, shape (block,)
             As in `TaskGraph`; no ``second`` means -1.
-        size, delay : float
+        size : float
             Of each of them.
+        delay : float or float64 array, shape (block,)
         waits : list of int64 array, shape (block,) or (block, any)
             Tasks that each waits for, `NOBODY` or any negative number where there is none.
         label : Label
@@ -232,7 +233,9 @@ def _columns(blocks: list[_Block], sizes: Ints) -> tuple[npt.NDArray[Any], ...]:
         np.concatenate([none, *(block.first for block in blocks)]),
         column([block.second for block in blocks]),
         amounts([block.size for block in blocks]),
-        amounts([block.delay for block in blocks]),
+        np.concatenate(
+            [np.zeros(0), *(np.broadcast_to(block.delay, block.first.size) for block in blocks)]
+        ),
         *(each([int(block.label[row]) for block in blocks]) for row in range(3)),
         column([block.element for block in blocks]),
     )

@@ -27,6 +27,7 @@ def layout_text(layout: Layout) -> str:
         rest.append(f"layers of the parts {stage_map_text(layout.stage_layers)}")
     again = " and ".join(layout.modules) or layout.recompute
     rest += [f"recomputation {again}", f"ZeRO {layout.zero}"]
+    rest += [f"replicate {layout.replicate}"] if layout.replicate > 1 else []
     rest += ["sequence parallel"] if layout.tensor > 1 and layout.sequence_parallel else []
     return ", ".join([*(degrees or ["one GPU"]), *rest])
 

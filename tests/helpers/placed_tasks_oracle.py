@@ -134,10 +134,14 @@ class _Builder:
         self.completes = PassKind.WEIGHT if split else PassKind.BACKWARD
         # (first, members) of the groups that share gradients; experts by their place.
         places = np.arange(self.ranks.shape[1])
-        self.dense_groups = [places]
         fold = layout.tensor // (layout.expert_tensor or layout.tensor)
         self.apart = layout.expert // fold
-        self.expert_groups = [places[k :: self.apart] for k in range(self.apart)]
+        copies = np.split(places, layout.replicate)
+        self.dense_groups = copies
+        self.expert_groups = [own[k :: self.apart] for own in copies for k in range(self.apart)]
+        # Those that have the same of each copy, and what part of it.
+        each = len(copies[0])
+        self.copies = [places[k::each] for k in range(each)] if layout.replicate > 1 else []
 
     def build(self) -> TaskGraph:
         """Add all passes, each after those that it waits for."""
@@ -228,7 +232,7 @@ class _Builder:
                 waits[rank] = [ends[rank]]
                 self.ended[rank].append(ends[rank])
             if scatters:
-                self._reduce(stage, part, ends, pieces, microbatch)
+                self._reduce(stage, part, ends, pieces, microbatch, last)
         gates = {
             rank: [*waits[rank], *beside.get(rank, []), *again.get(rank, [])] for rank in ranks
         }
@@ -340,14 +344,14 @@ class _Builder:
         self,
         kind: TaskKind,
         stage: int,
-        dense: float,
-        expert: float,
+        sizes: tuple[float, float],
+        groups_of: tuple[list[np.ndarray], list[np.ndarray]],
         before: dict[int, list[int]],
         label: Label,
     ) -> dict[int, list[int]]:
-        """Add collectives over the ranks that share weights; return them by rank."""
+        """Add collectives of dense weights and of experts; return them by rank."""
         found: dict[int, list[int]] = {}
-        for size, groups in ((dense, self.dense_groups), (expert, self.expert_groups)):
+        for size, groups in zip(sizes, groups_of, strict=True):
             for group in groups if size > 0.0 else ():
                 ranks = self.ranks[stage][group].tolist()
                 if len(ranks) == 1:
@@ -374,21 +378,41 @@ class _Builder:
         """Gather the weights of a part, or a piece of them."""
         weights = self.loads.weights[part].times(1.0 / pieces)
         return self._synchronise(
-            TaskKind.ALL_GATHER, stage, weights.dense, weights.expert, before,
-            (part, Phase.SYNCHRONISE, label[2]),
+            TaskKind.ALL_GATHER, stage, (weights.dense, weights.expert),
+            (self.dense_groups, self.expert_groups), before, (part, Phase.SYNCHRONISE, label[2]),
         )  # fmt: skip
 
     def _reduce(
-        self, stage: int, part: int, ends: dict[int, int], pieces: int, microbatch: int
+        self,
+        stage: int,
+        part: int,
+        ends: dict[int, int],
+        pieces: int,
+        microbatch: int,
+        last: bool,
     ) -> None:
         """Reduce or scatter the gradients of a part, or a piece of them."""
         kind = TaskKind.REDUCE_SCATTER if self.layout.zero else TaskKind.ALLREDUCE
         gradients = self.loads.gradients[part].times(1.0 / pieces)
         before = {rank: [end] for rank, end in ends.items()}
         label = (part, Phase.SYNCHRONISE, microbatch)
-        found = self._synchronise(kind, stage, gradients.dense, gradients.expert, before, label)
+        sizes = gradients.dense, gradients.expert
+        found = self._synchronise(
+            kind, stage, sizes, (self.dense_groups, self.expert_groups), before, label
+        )
         for rank, tasks in found.items():
             self.reduced[rank] += tasks
+            before[rank] = before[rank] + tasks
+        if last and self.copies:
+            share = sum(
+                size / len(groups[0]) for size, groups in
+                zip(sizes, (self.dense_groups, self.expert_groups), strict=True)
+            )  # fmt: skip
+            summed = self._synchronise(
+                TaskKind.ALLREDUCE, stage, (share, 0.0), (self.copies, []), before, label
+            )
+            for rank, tasks in summed.items():
+                self.reduced[rank] += tasks
 
     def _finish(self) -> None:
         """Share the gradient of a tied embedding between the end stages, then update."""

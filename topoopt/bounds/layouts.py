@@ -318,10 +318,11 @@ def least_injection(placement: Placement, schedule: PipelineSchedule, loads: Loa
     -------
     float
         A group of n ranks touches at least so many servers as n ranks fill; on a ring, each
-        of s servers sends (s - 1) / s of the buffer.
+        of s servers sends (s - 1) / s of the buffer, and of what copies of a share add up twice
+        that.
     """
     layout = placement.layout
-    ranks = layout.data * layout.context
+    ranks, copies = layout.sharing, layout.replicate
     scatters = schedule.microbatches if layout.zero >= 2 else 1
     gathers = {0: 0, 3: 2 * schedule.microbatches}.get(layout.zero, 1)
     reduces = scatters if layout.zero else 2
@@ -330,9 +331,11 @@ def least_injection(placement: Placement, schedule: PipelineSchedule, loads: Loa
         total = 0.0
         for part in parts:
             gradient, weight = loads.gradients[part], loads.weights[part]
+            held = ranks // layout.expert_ranks
             for size, group in (
                 (reduces * gradient.dense + gathers * weight.dense, ranks),
-                (reduces * gradient.expert + gathers * weight.expert, ranks // layout.expert_ranks),
+                (reduces * gradient.expert + gathers * weight.expert, held),
+                (2.0 * (gradient.dense / ranks + gradient.expert / held), copies),
             ):
                 servers = ceil(group / placement.ranks_per_server)
                 total += (servers - 1) / servers * size / placement.servers_per_rank

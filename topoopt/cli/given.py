@@ -28,8 +28,8 @@ _FIELDS = {
     **dict.fromkeys(
         (
             "tensor", "pipeline", "context_degrees", "expert", "expert_tensor", "virtual_stages",
-            "stage_layers", "microbatch", "pipeline_schedule", "zero", "recompute",
-            "recompute_modules",
+            "stage_layers", "microbatch", "pipeline_schedule", "zero", "replicate",
+            "recompute", "recompute_modules",
             "tensor_across_servers",
         ),
         "choices",

@@ -104,6 +104,9 @@ JOB: Options = {
         "ZeRO stages considered; 3 only without pipelines.",
         "1 and 3; without pipelines 2 where 1 does not fit",
     ),
+    "replicate": _considered(
+        "Copies of sharded states considered, divisors of the data degree (hybrid sharding).", "1",
+    ),
     "recompute": _considered(
         "none, selective, full, modules: recomputation considered.", "none,full"
     ),

@@ -123,6 +123,8 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
         shards = "optim_grads" if layout.zero == 2 else "optim_grads_params"
         lines.append("--use-distributed-optimizer --use-megatron-fsdp --ckpt-format fsdp_dtensor")
         lines.append(f"--data-parallel-sharding-strategy {shards}")
+        if layout.replicate > 1:
+            lines.append("--outer-dp-sharding-strategy no_shard")
         notes.append(
             "Megatron-LM's FSDP refuses CUDA_DEVICE_MAX_CONNECTIONS=1; set it to 32 in the job's "
             "environment"
@@ -132,6 +134,8 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
                 "Megatron-LM warns of FSDP beside tensor or context ranks, whose messages it hides "
                 "less well then"
             )
+    if layout.replicate > 1:
+        lines.append(f"--num-distributed-optimizer-instances {layout.replicate}")
     beside = "--overlap-moe-expert-parallel-comm" in lines
     if layout.zero < 2 and max(layout.tensor, layout.context) > 1 and not beside:
         notes.append(

@@ -73,7 +73,7 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
             f"times and memory of the plan are those of the stack {stack!r}, not of torchtitan; "
             "--stack fsdp2 plans for it"
         )
-    replicate, shard = 1, layout.data
+    replicate, shard = layout.replicate, layout.data // layout.replicate
     match layout.zero:
         case 0:
             shard = _least_shard(layout)
@@ -91,6 +91,11 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
             )
     microbatches = layout.microbatches(plan.global_batch)
     pipelined = layout.pipeline > 1
+    if layout.replicate > 1 and microbatches > 1:
+        notes.append(
+            "torchtitan adds up the gradients of its replicas after every microbatch, the plan "
+            "once an iteration: call set_requires_all_reduce(False) before all but the last"
+        )
     local = layout.microbatch * (microbatches if pipelined else 1)
     lines = [
         *(["[model]", f'name = "{name}"', f'flavor = "{flavor}"', ""] if name else []),

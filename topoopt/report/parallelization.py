@@ -123,6 +123,10 @@ def _layout(found: Evaluation, record: LayoutRecord) -> Html:
     counts |= {"microbatches": layout.microbatches(plan.global_batch), "ZeRO": layout.zero}
     rows: list[tuple[str, str]] = [(name, number(n, str(n))) for name, n in counts.items()]
     rows += [
+        *(
+            [("replicate", number(layout.replicate, str(layout.replicate)))]
+            * (layout.replicate > 1)
+        ),
         *([("expert tensor", number(split, str(split)))] if split is not None else []),
         *(
             [("layers of parts", stage_map_text(layout.stage_layers))]

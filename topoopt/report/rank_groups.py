@@ -22,7 +22,7 @@ class RankGroups:
 
     Parameters
     ----------
-    name : {"tensor", "context", "expert", "data", "pipeline"}
+    name : {"tensor", "context", "expert", "data", "copies", "pipeline"}
     what : str
         What they exchange.
     groups : list of tuple of Rank
@@ -68,8 +68,9 @@ def kinds_of(model: Transformer, layout: Layout, ranks: list[Rank]) -> list[Rank
         RankGroups("context", "; ".join(what), groups_along(ranks, ("context",)), keys, heads),
         RankGroups("expert", "tokens, all to all",
              expert_groups(layout, ranks) if layout.expert > 1 else [], pairs=every),
-        RankGroups("data", "gradients and weights", groups_along(ranks, ("context", "data")),
-             every),
+        RankGroups("data", "gradients and weights", sharing_groups(layout, ranks), every),
+        RankGroups("copies", "gradients of the same share of each copy",
+             sharing_groups(layout, ranks, across=True), every),
         RankGroups("pipeline", "activations between stages", groups_along(ranks, ("pipeline",))),
     ]  # fmt: skip
     return [kind for kind in kinds if kind.groups and len(kind.groups[0]) > 1]
@@ -110,6 +111,30 @@ def expert_groups(layout: Layout, ranks: Iterable[Rank]) -> Groups:
     def key(place: dict[str, int]) -> tuple[int, ...]:
         flat = place["data"] * layout.context + place["context"]
         return place["pipeline"], flat // layout.expert_ranks
+
+    return _by(ranks, key)
+
+
+def sharing_groups(layout: Layout, ranks: Iterable[Rank], *, across: bool = False) -> Groups:
+    """Return the ranks that share the states of a copy, or that have the same share of each.
+
+    Parameters
+    ----------
+    layout : Layout
+    ranks : iterable of Rank
+    across : bool
+        Those of all copies that have the same share.
+
+    Returns
+    -------
+    list of tuple of Rank
+    """
+    each = layout.data // layout.replicate
+
+    def key(place: dict[str, int]) -> tuple[int, ...]:
+        copy, within = divmod(place["data"], each)
+        own = (within, place["context"]) if across else (copy,)
+        return place["pipeline"], place["tensor"], *own
 
     return _by(ranks, key)
 

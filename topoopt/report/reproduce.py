@@ -146,7 +146,8 @@ def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, _Options, list[str]]
             ("expert", "expert"), ("expert-tensor", "expert_tensor"),
             ("virtual-stages", "virtual_stages"), ("stage-layers", "stage_layers"),
             ("microbatch", "microbatch"), ("pipeline-schedule", "schedules"),
-            ("zero", "zero"), ("recompute", "recompute"), ("recompute-modules", "modules"),
+            ("zero", "zero"), ("replicate", "replicate"), ("recompute", "recompute"),
+            ("recompute-modules", "modules"),
         )
     ]  # fmt: skip
     software = job.implementation

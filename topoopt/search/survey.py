@@ -300,6 +300,7 @@ def _new(kinds: set[tuple[object, ...]], layout: Layout) -> bool:
     kind = (
         layout.tensor, layout.pipeline, layout.expert, layout.schedule, layout.virtual_stages,
         layout.recompute, layout.zero, layout.microbatch / layout.context, layout.expert_tensor,
+        layout.replicate,
     )  # fmt: skip
     known = kind in kinds
     kinds.add(kind)

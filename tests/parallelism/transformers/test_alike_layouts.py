@@ -25,10 +25,9 @@ PLAIN = Implementation()
 
 @cache
 def layouts_of(which):
-    model, recompute = MODELS[which], ("none", "full", "modules")
-    return enumerate_layouts(
-        LayoutSpace(model, 32, 8, 64, model.sequence, Choices(recompute=recompute))
-    )
+    model = MODELS[which]
+    choices = Choices(recompute=("none", "full", "modules"), replicate=(1, 2))
+    return enumerate_layouts(LayoutSpace(model, 32, 8, 64, model.sequence, choices))
 
 
 @settings(max_examples=60, deadline=None)

@@ -56,6 +56,10 @@ def test_experts_sit_in_every_nth_layer_after_the_dense_ones() -> None:
         lambda: Experts(2, 3, 8),
         lambda: Transformer("x", 2, 8, Attention(1, 1, 8), 8, 0, 8),
         lambda: Layout(zero=4),
+        lambda: Layout(data=4, replicate=3),
+        lambda: Layout(data=4, replicate=4),
+        lambda: Layout(data=4, replicate=2, zero=0),
+        lambda: Layout(data=8, expert=4, replicate=4),
         lambda: Layout(schedule="other"),  # type: ignore[arg-type]
         lambda: Layout(data=4, expert=3),
         lambda: Layout(virtual_stages=2),

@@ -194,6 +194,23 @@ def test_sharding_moves_what_the_zero_paper_says(zero, volume) -> None:
     assert total == pytest.approx(volume * 63 / 64 * 2 * LLAMA3_8B.parameters)
 
 
+@pytest.mark.parametrize(("zero", "weights", "scatters"), [(1, 1, 1), (2, 1, 6), (3, 12, 6)])
+def test_copies_of_sharded_states_add_up_their_shares_once(zero, weights, scatters) -> None:
+    """Hybrid sharding: 64 ranks in 8 copies gather and scatter among 8, and sum an eighth."""
+    layout = Layout(data=64, expert=4, zero=zero, replicate=8)
+    (stage,) = step_communications(training_of(MIXTRAL, layout), 6)
+    routed = 32 * 8 * MIXTRAL.dense_parameters(14336)
+    dense = MIXTRAL.parameters - routed
+    found = {(m.group, m.kind): (m.ranks, m.size, m.count) for m in stage}
+    assert found == {
+        ("data", "allgather"): (8, 2 * dense, weights),
+        ("data", "reducescatter"): (8, 4 * dense, scatters),
+        ("copies", "allreduce"): (8, 4 * (dense / 8 + routed / 4 / 2), 1),
+        ("expert-data", "allgather"): (2, 2 * routed / 4, weights),
+        ("expert-data", "reducescatter"): (2, 4 * routed / 4, scatters),
+    }
+
+
 def test_experts_and_tied_embeddings_are_summed_by_their_own_groups() -> None:
     layout = Layout(data=8, expert=4, zero=0)
     (stage,) = step_communications(training_of(MIXTRAL, layout), 4)

@@ -20,7 +20,7 @@ def sends_of(parts, computing=(1.0, 2.0, 0.5), **given):
     """Return passes that take as long in every part, and send what is given."""
     zero = {name: np.zeros((3, parts)) for name in ("beside", "after")}
     zero |= {"outputs": np.zeros((2, parts))}
-    zero |= {name: np.zeros(parts) for name in ("weights", "gradients")}
+    zero |= {name: np.zeros(parts) for name in ("weights", "gradients", "copies")}
     for name, value in given.items():
         zero[name] = zero[name] + value
     zero["outputs"][0, -1] = zero["outputs"][1, 0] = 0.0
@@ -97,7 +97,7 @@ def walked(schedule, sends, zero, share):
     """Return what `stage_ends` does, in exact numbers, with all that ports send in lists."""
     stages, parts = schedule.stages, schedule.stages * schedule.chunks
     whole = [[[Fraction(float(x)) for x in row] for row in np.atleast_2d(each)] for each in sends]
-    computing, beside, after, outputs, (weights,), (gradients,) = whole
+    computing, beside, after, outputs, (weights,), (gradients,), (copies,) = whole
     share = Fraction(share)
     free = [Fraction(0)] * stages
     queue = [[] for _ in range(stages)]  # pieces that wait, first come first
@@ -165,7 +165,7 @@ def walked(schedule, sends, zero, share):
                 now += computing[kind][part] / pieces
                 if last:
                     rest(stage, now)
-                    queue[stage].append(gradients[part] / 4)
+                    queue[stage].append((gradients[part] + copies[part]) / 4)
             now = send(stage, after[kind][part], max(now, met))
             if kind < 2:
                 there[kind, part, batch] = send(stage, outputs[kind][part], now)
@@ -188,7 +188,7 @@ def test_ends_are_those_of_lists_of_messages(kind, stages, rounds, zero, share, 
     name, chunks = kind
     schedule = build_schedule(name, stages, stages * rounds, chunks)
     rng, parts = np.random.default_rng(seed), stages * chunks
-    shapes = (*((3, parts),) * 3, (2, parts), parts, parts)
+    shapes = (*((3, parts),) * 3, (2, parts), parts, parts, parts)
     made = [rng.uniform(0.0, 2.0, shape) for shape in shapes]
     made[1] *= rng.integers(0, 2, (3, parts))
     sends = PassSends(*made)

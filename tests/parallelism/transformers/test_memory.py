@@ -108,6 +108,16 @@ def test_states_are_those_of_the_zero_paper(billions, published) -> None:
         assert sum(states) / 1e9 == pytest.approx(gigabytes, rel=0.01)
 
 
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_each_copy_of_sharded_states_takes_what_fewer_ranks_do(zero) -> None:
+    """16 ranks in copies of 4 hold what 4 ranks do."""
+    copied = Layout(data=8, context=2, expert=2, zero=zero, replicate=4)
+    few = replace(copied, data=2, replicate=1)
+    counts = WeightCount(7e9, 3e9)
+    one, other = (state_bytes(training_of(MIXTRAL, each), counts) for each in (copied, few))
+    assert one == other
+
+
 @pytest.mark.parametrize(
     "model", [GPT_22B, LLAMA3_8B, MIXTRAL, LATENT, CHOSEN, FURTHER_TOKENS, DENSE_MODULES, VISION]
 )

@@ -49,6 +49,7 @@ BATCH = 16
 SERVER = Server(get_accelerator("h100"), GPUS, 150e9)
 ALL = Choices(
     zero=(0, 1, 2, 3), recompute=("none", "full"), across_servers=True, context=(1, 2, 4),
+    replicate=(1, 2, 4),
     schedules=(
         "gpipe", "1f1b", "eager-1f1b", "interleaved", "breadth-first", "zero-bubble",
         "zero-bubble-v",
@@ -125,11 +126,19 @@ def expected_bytes(
                         ends = [server_of(layout, order, (shard, x, y, s)) for s in (0, p - 1)]
                         collective += 2 * message.size * ring_bytes(ends)
                 continue
-            if message.group == "data":
-                groups = [servers(stage, stage_ranks, shard) for shard in range(t)]
+            if message.group in ("data", "copies"):
+                whole = [servers(stage, stage_ranks, shard) for shard in range(t)]
             else:
                 on = stage_gpus(stage)
-                groups = [on[k :: split * layout.expert] for k in range(split * layout.expert)]
+                whole = [on[k :: split * layout.expert] for k in range(split * layout.expert)]
+            # Next ranks are of one copy; those of all copies add up the same share.
+            each = len(whole[0]) // layout.replicate
+            groups = [
+                again for one in whole for again in (
+                    [one[k::each] for k in range(each)] if message.group == "copies"
+                    else [one[k : k + each] for k in range(0, len(one), each)]
+                )
+            ]  # fmt: skip
             for group in groups:
                 moved = ring_bytes(group) * ROUNDS[message.kind]
                 collective += message.count * message.size * moved

@@ -34,7 +34,7 @@ SERVER = Server(get_accelerator("h100"), 4, 150e9)
 CLUSTER = to.Cluster(8, 3, "25Gbps")  # slow, so that the exchange counts
 JOB = to.Job(
     LATENT, global_batch=32, server=SERVER,
-    choices=Choices(zero=(0, 1, 3), context=(1, 2), recompute=("none",)),
+    choices=Choices(zero=(0, 1, 3), context=(1, 2), recompute=("none",), replicate=(1, 2)),
 )  # fmt: skip
 PLAIN = JOB.family(8)
 FAMILIES = [PLAIN, replace(PLAIN, implementation=get_stack("megatron-moe"))]

@@ -310,6 +310,22 @@ def test_torchtitan_gets_the_layout(zero):
     assert split["pipeline_parallel_microbatch_size"] == layout.microbatch
 
 
+@pytest.mark.parametrize("zero", [1, 3])
+def test_copies_of_sharded_states_are_replicas_there(zero):
+    plan = with_layout(
+        pipelined_plan(), tensor=1, context=1, data=8, pipeline=2, zero=zero, replicate=4
+    )
+    layout = plan.parallelization.layout
+    lines, notes = torchtitan(plan, *planned_layout(plan))
+    split = tomllib.loads("\n".join(lines))["parallelism"]
+    assert split["data_parallel_replicate_degree"] == 4
+    assert split["data_parallel_shard_degree"] == layout.data // 4
+    assert any("once an iteration" in note for note in notes)
+    found = options(megatron(plan, *planned_layout(plan))[0])
+    assert found["--num-distributed-optimizer-instances"] == "4"
+    assert found.get("--outer-dp-sharding-strategy") == ("no_shard" if zero == 3 else None)
+
+
 @pytest.mark.parametrize(
     ("degrees", "shard", "ranks"),
     [

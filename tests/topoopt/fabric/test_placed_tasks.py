@@ -41,7 +41,7 @@ ALL = Choices(
         "gpipe", "1f1b", "eager-1f1b", "interleaved", "breadth-first", "zero-bubble",
         "zero-bubble-v",
     ),
-    across_servers=True, context=(1, 2),
+    across_servers=True, context=(1, 2), replicate=(1, 2),
 )  # fmt: skip
 
 

@@ -18,6 +18,8 @@ NIC = 50e9
 SIXTY_FOUR = {"tensor": 4, "pipeline": 4, "virtual_stages": 5}
 CASES = [
     ("llama3-8b", Layout(context=2, data=16), 256),
+    ("llama3-8b", Layout(context=2, data=16, zero=2, replicate=4), 256),
+    ("llama3-8b", Layout(context=2, data=16, zero=3, replicate=4), 256),
     ("llama3-70b", Layout(**SIXTY_FOUR, context=2, data=2, schedule="interleaved"), 128),
     ("llama3-70b", Layout(**SIXTY_FOUR, data=4, schedule="breadth-first"), 64),
     ("llama3-70b", Layout(**SIXTY_FOUR, data=4, schedule="breadth-first", zero=0), 64),

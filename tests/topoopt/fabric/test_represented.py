@@ -6,6 +6,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from parallelism.taskgraph import TaskKind, traffic_of
+from parallelism.transformers.choices import Choices
 from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.placed_tasks import iteration_tasks
 from parallelism.transformers.presets import get_transformer
@@ -47,6 +48,7 @@ def family(job):
         server=server,
         global_batch=batch,
         implementation=get_stack(stack),
+        choices=Choices(zero=(1, 2, 3), replicate=(1, 2)),
     ).family(servers)
 
 

@@ -13,6 +13,7 @@ import topoopt as to
 from codesign_base import InfeasibleError, InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
+from parallelism.taskgraph import TaskKind
 from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.enumeration import enumerate_layouts
 from parallelism.transformers.memory import memory_use
@@ -53,6 +54,7 @@ def plan() -> to.Plan:
 
 ALL = Choices(
     zero=(0, 1, 2, 3), across_servers=True, context=(1, 2), recompute=("none", "full"),
+    replicate=(1, 2),
 )  # fmt: skip
 FAMILIES = [
     replace(JOB, choices=ALL).family(4),
@@ -125,6 +127,29 @@ def test_the_plan_is_consistent(plan: to.Plan) -> None:
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_plan(plan: to.Plan) -> None:
     assert to.co_optimize(JOB, CLUSTER, FEW) == plan
+
+
+def test_copies_of_sharded_states_are_planned(tmp_path) -> None:
+    """Hybrid sharding: gathered on each server, added up between servers."""
+    choices = Choices(
+        tensor=(1,), context=(1,), pipeline=(1,), microbatch=(1,), zero=(3,), recompute=("none",),
+        replicate=(4,),
+    )  # fmt: skip
+    job = replace(JOB, choices=choices)
+    plan = to.co_optimize(job, CLUSTER, FEW)
+    layout = plan.parallelization.layout
+    assert (layout.data, layout.replicate, layout.sharing) == (16, 4, 4)
+    assert "ZeRO 3, replicate 4" in plan.summary()
+    plan.save(tmp_path / "plan.json")
+    assert to.verify_plan(tmp_path / "plan.json").ok
+    # Copies fill servers: nothing but their sums goes between these.
+    tasks = job.family(4).build(Placement(layout, 4))
+    sent = {
+        (TaskKind(kind), tasks.groups[first])
+        for kind, first in zip(tasks.kind, tasks.first, strict=True)
+        if kind >= TaskKind.ALLREDUCE and len(tasks.groups[first]) > 1
+    }
+    assert sent == {(TaskKind.ALLREDUCE, (0, 1, 2, 3))}
 
 
 def test_the_file_holds_all_of_it(plan: to.Plan, tmp_path) -> None:

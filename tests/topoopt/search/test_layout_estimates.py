@@ -65,6 +65,8 @@ def test_estimates_order_layouts_as_a_switch_does(name, ports, batch, least, cou
         Layout(data=64, expert=8, zero=1),
         Layout(data=64, expert=8, zero=2),
         Layout(data=64, expert=8, zero=3, recompute="full"),
+        Layout(data=64, expert=8, zero=2, replicate=8),
+        Layout(data=64, expert=4, zero=3, replicate=4),
         Layout(tensor=2, context=4, data=4, pipeline=2, expert=4),
         Layout(tensor=8, data=2, pipeline=4, expert=2),
     ],
