@@ -1,7 +1,7 @@
 """A fabric: a network, the routes over it, and the rings of its AllReduce groups."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from threading import Lock
 from typing import Any, NamedTuple
@@ -268,7 +268,7 @@ class Fabric:
         given : mapping of tuple of int to GroupStreams
             Of other schedules than the rings of these groups.
         """
-        made = Fabric(*(getattr(self, each.name) for each in fields(self) if each.init))
+        made = replace(self)
         for group, (links, weights, latency, rings, rate, trees) in given.items():
             entries = made.rows.append(links, weights)
             made._groups[group] = GroupRow(*entries, latency, rings, rate, *trees)
