@@ -7,7 +7,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -111,14 +111,13 @@ def compute_case(
     """
     start = time.perf_counter()
     try:
-        rows = _checked_rows(case(**inputs), columns)
-        return Outcome("ok", rows, code=code, seconds=time.perf_counter() - start)
+        found = Outcome("ok", _checked_rows(case(**inputs), columns), code=code)
     except InfeasibleError as error:
-        seconds = time.perf_counter() - start
-        return Outcome("infeasible", message=_one_line(str(error)), code=code, seconds=seconds)
+        found = Outcome("infeasible", message=_one_line(str(error)), code=code)
     except Exception as error:
         message = _one_line(f"{type(error).__name__}: {error}")
-        return Outcome("failed", message=message, code=code, detail=traceback.format_exc())
+        found = Outcome("failed", message=message, code=code, detail=traceback.format_exc())
+    return replace(found, seconds=time.perf_counter() - start)
 
 
 def _checked_rows(result: object, columns: tuple[str, ...]) -> tuple[Row, ...]:
