@@ -60,9 +60,8 @@ def without_cables(made: Deployment, cables: Sequence[Cable]) -> Deployment:
             f"without {pulled} some servers do not reach each other; repair "
             f"{'it' if len(names) == 1 else 'one'}, or plan with more ports"
         )
-    ways = [(cable.source[0], cable.target[0]) for cable in cables]
-    ways += [(cable.target[0], cable.source[0]) for cable in cables if cable.both_ways]
-    dead = np.array(sorted(made.network.link(*way) for way in ways), dtype=np.int64)
+    ways = Cabling(tuple(cables)).leads_to.items()
+    dead = np.array(sorted(made.network.link(a, b) for (a, _), (b, _) in ways), dtype=np.int64)
     fabric = replace(
         rebuild_fabric(made.plan), network=made.network, routes=made.routes, ring_routes=None
     )
