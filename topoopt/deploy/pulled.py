@@ -14,6 +14,8 @@ from topoopt.plan.rebuild import rebuild_fabric
 from topoopt.studies.repairs import fail_cables, repaired
 from topoopt.topology.wiring import is_strongly_connected
 
+_SHOWN = 8  # labels in an error, and the last one
+
 
 def cable_named(made: Deployment, name: str) -> Cable:
     """Return the cable of a label.
@@ -31,7 +33,9 @@ def cable_named(made: Deployment, name: str) -> Cable:
     """
     cables = {label(made, cable): cable for cable in made.cabling.cables}
     if name not in cables:
-        raise InputError(f"no cable is labelled {name!r}; give one of {', '.join(cables)}")
+        labels = list(cables)
+        some = labels if len(labels) <= _SHOWN else [*labels[:_SHOWN], "...", labels[-1]]
+        raise InputError(f"no cable is labelled {name!r}; give one of {', '.join(some)}")
     return cables[name]
 
 
