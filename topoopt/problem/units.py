@@ -25,6 +25,8 @@ _SECONDS = {"ns": (-9, 1), "us": (-6, 1), "µs": (-6, 1), "μs": (-6, 1), "ms": 
 _DIGITS = 4
 # Beyond these, events of a simulation are lost in the rounding of its clock.
 _PORT_RATES = 0.125, 1.25e17
+# Below this many bytes/s a plain number was likely meant in another unit.
+_LEAST_PLAIN_RATE = 1e6
 _MOST_LATENCY = 3600.0
 
 
@@ -123,7 +125,8 @@ def parse_time(value: str | float, name: str = "time", *, allow_zero: bool = Fal
 def parse_port_rate(value: str | float) -> float:
     """Read the bandwidth of a port that is simulated: 1 bps to a million Tbps.
 
-    Parameters and errors are those of `parse_bandwidth`.
+    Parameters and errors are those of `parse_bandwidth`; a number without a unit of less than
+    a million is refused as well, for ports are that slow by mistake only.
 
     Returns
     -------
@@ -131,6 +134,11 @@ def parse_port_rate(value: str | float) -> float:
         Bytes per second.
     """
     rate = parse_bandwidth(value)
+    if not isinstance(value, str) and rate < _LEAST_PLAIN_RATE:
+        raise InputError(
+            f"bandwidth is {value!r}, which without a unit is bytes/s; write the unit, such as "
+            f"'{value:g}Gbps', or '{value:g}B/s' if that is meant"
+        )
     if not _PORT_RATES[0] <= rate <= _PORT_RATES[1]:
         raise InputError(f"bandwidth {value!r} is out of range; give 1bps to 1e6Tbps")
     return rate
@@ -150,6 +158,16 @@ def parse_latency(value: str | float) -> float:
     if seconds > _MOST_LATENCY:
         raise InputError(f"latency {value!r} is out of range; give at most 1h, such as 1us")
     return seconds
+
+
+def bandwidth_text(bytes_per_second: float) -> str:
+    """Write a bandwidth as text that `parse_bandwidth` reads as the same number: ``"100Gbps"``."""
+    rate = float(bytes_per_second)
+    for unit, scale in (("Gbps", 1e9), ("Mbps", 1e6), ("bps", 1.0)):
+        text = f"{rate * 8 / scale:.12g}{unit}"
+        if rate * 8 >= scale and parse_bandwidth(text) == rate:
+            return text
+    return f"{rate!r}B/s"
 
 
 def format_bandwidth(bytes_per_second: float) -> str:

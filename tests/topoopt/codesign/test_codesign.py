@@ -432,6 +432,7 @@ def test_wrong_options_are_refused_in_one_sentence_before_any_search(options, sa
         ((-3, 2, "100Gbps"), "servers is -3"),
         ((4, 0, "100Gbps"), "degree is 0"),
         ((4, 2, "100"), "names no unit"),
+        ((4, 2, 100), "bandwidth is 100, which without a unit is bytes/s; .* '100Gbps', or '100B"),
         ((4, 2, "0Gbps"), "greater than zero"),
         ((4, 2, "-5Gbps"), "greater than zero"),
         ((4, 2, "nanGbps"), "finite number"),
