@@ -410,6 +410,7 @@ BAD = [
     ({"faithful": "papre"}, "faithful is 'papre'"),
     ({"faithful": "artifact"}, "bidirectional"),
     ({"baselines": ("switch",)}, "fabric is 'switch'"),
+    ({"baselines": ("fat-tree", "fat-tree")}, "'fat-tree' is given twice"),
 ]
 
 
