@@ -63,6 +63,10 @@ def load_transformer(name_or_path: str | Path, **overrides: Any) -> Transformer:
         known = {key: overrides.pop(key) for key in ("sequence",) if key in overrides}
         return override(read_config(name_or_path, **known), **overrides)
     if name_or_path not in TRANSFORMERS:
+        if is_directory(Path(name_or_path)):
+            raise InputError(
+                f"transformer {name_or_path!r} is a folder; give the config.json that describes one"
+            )
         raise InputError(
             f"unknown transformer {name_or_path!r}; "
             f"{suggestion(name_or_path, list(TRANSFORMERS)).rstrip('?')}, or give a config.json"

@@ -363,6 +363,14 @@ def test_files_and_directories_are_read_wherever_a_model_is(tmp_path: Path) -> N
     assert read_config(other).name == "tiny"
 
 
+def test_a_folder_without_a_configuration_is_no_unknown_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"^transformer '\.' is a folder; give the config\.json"):
+        load_transformer(".")
+
+
 @pytest.mark.parametrize("text", ["{", "[1]", "{}", '{"model_type": "llama"}', ""])
 def test_broken_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.json"
