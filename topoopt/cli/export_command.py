@@ -20,6 +20,7 @@ FORMATS = (
 )  # fmt: skip
 _SINGLE, _TRACES = FORMATS[:3], FORMATS[3:5]
 _DIRECTORIES = ("chakra", "astra-sim", "msccl", "nccl")
+_READ_AS = {".fbuf": "fbuf", ".graphml": "graphml", ".xml": "graphml", ".json": "node-link"}
 ALLREDUCES = ("auto", "rings", "rounds")
 
 
@@ -94,6 +95,12 @@ def export_command(
         _check_directory(output)
     else:
         common.check_outputs(output, inputs=[plan])
+        read = _READ_AS.get(output.suffix.lower(), kind)
+        if kind in _SINGLE and read != kind:
+            raise InputError(
+                f"output {output} has the ending of format {read!r}, and --format is {kind!r}; "
+                "give one that goes with the other"
+            )
     if kind in _TRACES:
         notes = _simulator(plan, kind, output)
     elif kind in _SINGLE:
