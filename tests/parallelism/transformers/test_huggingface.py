@@ -372,7 +372,7 @@ def test_a_folder_needs_no_separator_in_its_name(
     assert load_transformer("tiny").name == "tiny"
     with pytest.raises(InputError, match=r"^configuration 'config\.json' does not exist"):
         load_transformer(".")
-    with pytest.raises(InputError, match="^unknown transformer ''"):
+    with pytest.raises(InputError, match=r"^unknown transformer ''"):
         load_transformer("")
 
 
