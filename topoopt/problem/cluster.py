@@ -41,7 +41,7 @@ class Cluster:
         Directed: a port's transmit and receive fibres may go to different servers.
         Bidirectional: a port joins two servers both ways.
     latency : str or float
-        Time for one hop, for example "1us"; a number is seconds.
+        Time for one hop, for example "1us"; a number is seconds, less than 0.1.
 
     Raises
     ------

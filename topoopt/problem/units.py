@@ -28,6 +28,8 @@ _PORT_RATES = 0.125, 1.25e17
 # Below this many bytes/s a plain number was likely meant in another unit.
 _LEAST_PLAIN_RATE = 1e6
 _MOST_LATENCY = 3600.0
+# From this many seconds on likewise.
+_MOST_PLAIN_LATENCY = 0.1
 
 
 def parse_bandwidth(
@@ -147,7 +149,8 @@ def parse_port_rate(value: str | float) -> float:
 def parse_latency(value: str | float) -> float:
     """Read the latency of a hop that is simulated: zero to an hour.
 
-    Parameters and errors are those of `parse_time`.
+    Parameters and errors are those of `parse_time`; a number without a unit of a tenth or more
+    is refused as well, for hops are that slow by mistake only.
 
     Returns
     -------
@@ -155,6 +158,11 @@ def parse_latency(value: str | float) -> float:
         Seconds.
     """
     seconds = parse_time(value, "latency", allow_zero=True)
+    if not isinstance(value, str) and seconds >= _MOST_PLAIN_LATENCY:
+        raise InputError(
+            f"latency is {value!r}, which without a unit is seconds; write the unit, such as "
+            f"'{value:g}us', or '{value:g}s' if that is meant"
+        )
     if seconds > _MOST_LATENCY:
         raise InputError(f"latency {value!r} is out of range; give at most 1h, such as 1us")
     return seconds
@@ -168,6 +176,16 @@ def bandwidth_text(bytes_per_second: float) -> str:
         if rate * 8 >= scale and parse_bandwidth(text) == rate:
             return text
     return f"{rate!r}B/s"
+
+
+def time_text(seconds: float) -> str:
+    """Write a duration as text that `parse_time` reads as the same number: ``"1us"``."""
+    exact = float(seconds)
+    for unit, scale in (("ms", 1e3), ("us", 1e6), ("ns", 1e9)):
+        text = f"{exact * scale:.12g}{unit}"
+        if exact * scale >= 1.0 and parse_time(text) == exact:
+            return text
+    return f"{exact!r}s"
 
 
 def format_bandwidth(bytes_per_second: float) -> str:

@@ -440,6 +440,10 @@ def test_wrong_options_are_refused_in_one_sentence_before_any_search(options, sa
         ((4, 2, math.nan), "finite number"),
         ((4, 2, "100Gbps", "both"), "ports is 'both'"),
         ((4, 2, "100Gbps", "directed", "-1us"), "latency"),
+        (
+            (4, 2, "100Gbps", "directed", 1),
+            "latency is 1, which without a unit is seconds; .* '1us",
+        ),
         ((2.5, 2, "100Gbps"), "servers is 2.5"),
         ((4, True, "100Gbps"), "degree is True"),
     ],

@@ -19,6 +19,7 @@ from topoopt.problem.units import (
     parse_bandwidth,
     parse_bytes,
     parse_time,
+    time_text,
 )
 
 PARSERS = [parse_bandwidth, parse_bytes, parse_time]
@@ -189,3 +190,10 @@ def test_formats(text, expected):
 def test_bandwidths_as_text_are_exact(rate):
     assert parse_bandwidth(bandwidth_text(rate)) == rate
     assert bandwidth_text(12.5e9) == "100Gbps"
+
+
+@given(st.floats(1e-12, 3600.0))
+@settings(max_examples=200, deadline=None)
+def test_times_as_text_are_exact(seconds):
+    assert parse_time(time_text(seconds)) == seconds
+    assert time_text(1e-6) == "1us"
