@@ -155,7 +155,7 @@ def _fbuf(plan: "Plan", output: Path, omit: bool, allreduce: str) -> list[str]:
 
 def _check_directory(output: Path) -> None:
     from topoopt.base.directory import check_replaceable
-    from topoopt.studies.simulator_files import EXPORT_FILE
+    from topoopt.studies.workload import EXPORT_FILE
 
     check_replaceable(output, EXPORT_FILE)
 
@@ -167,8 +167,9 @@ def _simulator(source: Path, kind: str, output: Path) -> list[str]:
     from topoopt.plan.verify import load_sound_plan
     from topoopt.problem.schedule import ORDERED
     from topoopt.studies.replay import LATENCY
-    from topoopt.studies.simulator_files import EXPORT_FILE, simulator_files
+    from topoopt.studies.simulator_files import simulator_files
     from topoopt.studies.workload import (
+        EXPORT_FILE,
         load_workload,
         plan_workload,
         scheduled_workload,
@@ -205,7 +206,7 @@ def _launch(source: Path, kind: str, output: Path, schedule: dict[str, Any] | No
     from topoopt.deploy.launch_exports import exported
     from topoopt.deploy.msccl_schedule import schedule_msccl
     from topoopt.plan.verify import load_sound_plan
-    from topoopt.studies.simulator_files import EXPORT_FILE
+    from topoopt.studies.workload import EXPORT_FILE
 
     if schedule is not None:
         files, notes = schedule_msccl(schedule)
