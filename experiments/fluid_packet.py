@@ -14,6 +14,7 @@ from topoopt.experiment import (
     listed,
     run_from_command_line,
 )
+from topoopt.experiment.plots import panels_of
 from topoopt.search.confirm import confirmed_times
 
 
@@ -79,11 +80,9 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
 
 def draw(rows: Sequence[Row]) -> Figures:
     """Draw the one time over the other."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
 
-    figure = Figure(figsize=(4.5, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels_of(1, size=(4.5, 4.2), around=(0, 0))
     for model in dict.fromkeys(row["model"] for row in rows):
         mine = [row for row in rows if row["model"] == model]
         fluid = [1e3 * float(row["fluid_s"] or 0) for row in mine]

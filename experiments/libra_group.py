@@ -22,6 +22,7 @@ from topoopt.bandwidth.model.several import RelativeTo, Together
 from topoopt.bandwidth.solve.problem import AllocationObjective
 from topoopt.bandwidth.solve.question import Question
 from topoopt.experiment import Experiment, Figures, Row, Table, pivot, run_from_command_line
+from topoopt.experiment.plots import panels_of
 
 GROUP_SUM, GROUP_WORST = "group (sum)", "group (worst)"
 
@@ -121,10 +122,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
 
 def draw(rows: Sequence[Row]) -> Figures:
     """Draw the largest and the mean loss of each network."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels_of(1, size=(9, 4), around=(0, 0))
     names = list(dict.fromkeys(str(row["network_for"]) for row in rows))
     losses = [
         [float(row["loss"] or 0.0) for row in rows if row["network_for"] == name] for name in names

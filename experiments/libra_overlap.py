@@ -7,6 +7,7 @@ from topoopt.bandwidth.files.libra_files import WORKLOADS, data_option, libra_in
 from topoopt.bandwidth.model.loops import Loop
 from topoopt.bandwidth.solve.question import Question
 from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
+from topoopt.experiment.plots import lines_by_budget, panels_of
 
 
 def case(
@@ -61,24 +62,10 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
 
 def draw(rows: Sequence[Row]) -> Figures:
     """Draw the gain of overlap."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4), layout="constrained")
-    axes = figure.subplots()
-    for workload in dict.fromkeys(row["workload"] for row in rows):
-        for dimensions, style in ((3, "--"), (4, "-")):
-            line = [
-                (row["budget_gbytes_per_s"], row["overlap_gain"])
-                for row in rows
-                if (row["workload"], row["dimensions"]) == (workload, dimensions)
-                and row["status"] == "ok"
-            ]
-            if line:
-                axes.plot(*zip(*line, strict=True), style, label=f"{workload} {dimensions}D")
-    axes.set_xlabel("GB/s per NPU")
+    figure, (axes,) = panels_of(1, size=(8, 4), around=(0, 0))
+    lines_by_budget(axes, rows, "overlap_gain")
     axes.set_ylabel("gain of overlap")
-    if axes.lines:
-        axes.legend(fontsize="small")
+    axes.legend(fontsize="small")
     return {"overlap": figure}
 
 

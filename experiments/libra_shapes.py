@@ -10,6 +10,7 @@ from topoopt.bandwidth.model.network import parse_network
 from topoopt.bandwidth.solve.problem import AllocationObjective
 from topoopt.bandwidth.solve.question import Question
 from topoopt.experiment import Experiment, Figures, Row, Table, Value, run_from_command_line
+from topoopt.experiment.plots import panels_of
 
 # The first dimensions of LIBRA's 3D network, with as many pods as the NPUs need.
 PAPER = {4096: "RI(16)_FC(8)_SW(32)", 1024: "RI(16)_FC(8)_SW(8)", 256: "RI(16)_FC(4)_SW(4)"}
@@ -90,13 +91,10 @@ def tabulate(rows: Sequence[Row]) -> Table:
 
 def draw(rows: Sequence[Row]) -> Figures:
     """Draw the gains of the searches in what they search for."""
-    from matplotlib.figure import Figure
-
     table = tabulate(rows).rows
     jobs = list(dict.fromkeys((str(line[0]), line[1], str(line[2])) for line in table))
     searches = list(dict.fromkeys(str(line[4]) for line in table))
-    figure = Figure(figsize=(max(5.0, 1.2 * len(jobs)), 4), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = panels_of(1, size=(max(5.0, 1.2 * len(jobs)), 4), around=(0, 0))
     for at, search in enumerate(searches):
         heights = [
             max(

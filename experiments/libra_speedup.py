@@ -7,7 +7,7 @@ from topoopt.bandwidth.files.libra_files import WORKLOADS, data_option, libra_in
 from topoopt.bandwidth.solve.problem import AllocationObjective
 from topoopt.bandwidth.solve.question import Question
 from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
-from topoopt.experiment.plots import panels_of
+from topoopt.experiment.plots import lines_by_budget, panels_of
 
 BUDGETS = [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000]
 
@@ -83,18 +83,7 @@ def draw(rows: Sequence[Row]) -> Figures:
         ),
         strict=True,
     ):
-        for workload in dict.fromkeys(row["workload"] for row in rows):
-            for dimensions, style in ((3, "--"), (4, "-")):
-                line = [
-                    (row["budget_gbytes_per_s"], row[value])
-                    for row in rows
-                    if (row["workload"], row["dimensions"], row["objective"])
-                    == (workload, dimensions, objective)
-                    and row["status"] == "ok"
-                ]
-                if line:
-                    axes.plot(*zip(*line, strict=True), style, label=f"{workload} {dimensions}D")
-        axes.set_xlabel("GB/s per NPU")
+        lines_by_budget(axes, [row for row in rows if row["objective"] == objective], value)
         axes.set_ylabel(label)
     if axes.lines:
         axes.legend(fontsize="small")

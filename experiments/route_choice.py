@@ -113,7 +113,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
         "over_bound": "busiest link of the transfers over the least of any routing",
         "mean_hops": "hops of a transferred byte",
     }
-    label = "{model}, {servers} x {degree} x {bandwidth_gbps} Gbps, seed {seed}"
+    label = "{model}, {strategy}, {servers} x {degree} x {bandwidth_gbps} Gbps, seed {seed}"
     return pivots(bounded, titles, columns="router", label=label)
 
 

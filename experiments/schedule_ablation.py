@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from topoopt import Cluster, Job, co_optimize, models
 from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
-from topoopt.experiment.plots import legend_below, panels_of
+from topoopt.experiment.plots import legend_below, panels_of, values_of
 from topoopt.problem.options import SearchOptions
 
 SCHEDULES = ("plain", "barrier", "auto")
@@ -89,14 +89,12 @@ def draw(rows: Sequence[Row]) -> Figures:
     for axes, kind in zip(panels, ports, strict=True):
         for place, schedule in enumerate(SCHEDULES):
             for at, model in enumerate(names):
-                found = [
-                    float(row["relative_time"] or 0) for row in rows
-                    if (row["degree"], row["bandwidth_gbps"]) == kind
-                    and (row["model"], row["schedule"]) == (model, schedule)
-                ]  # fmt: skip
-                height = sum(found) / len(found)
+                job = {"degree": kind[0], "bandwidth_gbps": kind[1], "model": model}
+                found = values_of(rows, {**job, "schedule": schedule}, "relative_time")
+                if not found:
+                    continue
                 bars = axes.bar(
-                    at + 0.27 * (place - 1), height, 0.25,
+                    at + 0.27 * (place - 1), sum(found) / len(found), 0.25,
                     color=("#999999", "#0072B2", "#E69F00")[place],
                     label=schedule if at == 0 else None,
                 )  # fmt: skip

@@ -1,6 +1,5 @@
 """Plans for 16 servers beside the published packet-level times, by both fabric models."""
 
-import os
 from collections.abc import Sequence
 
 from topoopt import Cluster, Job, co_optimize, models
@@ -10,6 +9,7 @@ from topoopt.experiment.published import (
     PROFILES,
     SIXTEEN_SERVERS_SOURCE,
     measured_profile,
+    operator_times,
     sixteen_servers_s,
 )
 from topoopt.problem.options import SearchOptions
@@ -77,12 +77,6 @@ def tabulate(rows: Sequence[Row]) -> Table:
     return Table(columns, tuple(lines), f"published: {SIXTEEN_SERVERS_SOURCE}")
 
 
-def _compute() -> list[str]:
-    """Return what operator times can be had here."""
-    found = "TOPOOPT_DATA" in os.environ and measured_profile("dlrm-16").parent.is_dir()
-    return ["roofline", "measured"] if found else ["roofline"]
-
-
 def draw(rows: Sequence[Row]) -> Figures:
     """Draw both models' times and the bound beside the range of the published; a panel a job."""
     kinds = list(dict.fromkeys(row["compute"] for row in rows))
@@ -127,7 +121,7 @@ EXPERIMENT = Experiment(
         "model": list(PROFILES),
         "degree": [4, 8],
         "bandwidth_gbps": [100],
-        "compute": _compute(),
+        "compute": operator_times(),
         "steps": [None],
         "seed": [0],
     },

@@ -83,6 +83,8 @@ def case(number: int, seed: int) -> dict[str, object]:
 def tabulate(rows: Sequence[Row]) -> Table:
     """Count hits, and summarise excess and tightness."""
     done = [row for row in rows if row["status"] == "ok"]
+    if not done:
+        return Table(("what", "value"), (("instances", "0"),))
     excess = np.array([float(row["excess"] or 0) for row in done])
     share = np.array([float(row["bound_share"] or 0) for row in done])
     lines = [

@@ -7,7 +7,7 @@ from topoopt import models
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
-from topoopt.experiment.plots import PALETTE, panels_of
+from topoopt.experiment.plots import PALETTE, mean_and_whiskers, panels_of
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import Improvements, SearchOptions
 from topoopt.search.driver import run, start
@@ -101,10 +101,10 @@ def draw(rows: Sequence[Row]) -> Figures:
                 if (row["model"], row["degree"], row["bandwidth_gbps"]) == job
                 and row["builder"] == builder
             ]  # fmt: skip
-            mean = sum(found) / len(found)
+            mean, below, above = mean_and_whiskers(found)
             name = str(builder)
             colour = PALETTE[2 if name.startswith("only") else 3 if name.startswith("with") else 7]
-            axes.barh(at, mean, 0.75, color=colour, xerr=[[mean - min(found)], [max(found) - mean]],
+            axes.barh(at, mean, 0.75, color=colour, xerr=[[below], [above]],
                       capsize=2, ecolor="#555555")  # fmt: skip
         axes.set_yticks(range(len(builders)), [str(b) for b in builders] if number == 0 else None)
         if number == 0:

@@ -7,7 +7,7 @@ import numpy as np
 from codesign_base import InputError
 from codesign_base.arrays import Ints
 from codesign_base.rows import spread
-from parallelism.taskgraph import Phase, TaskGraph, TaskKind, reduces_gradients
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind, dependency_lists, reduces_gradients
 
 
 def accumulate(tasks: TaskGraph, microbatches: int) -> TaskGraph:
@@ -183,13 +183,7 @@ def with_edges(tasks: TaskGraph, before: Ints, after: Ints) -> TaskGraph:
     -------
     TaskGraph
     """
-    count = tasks.tasks
-    keys = np.unique(before * count + after)
-    before, after = keys // count, keys % count
-    offsets = np.searchsorted(before, np.arange(count + 1)).astype(np.int64)
+    offsets, successors, predecessors = dependency_lists(before, after, tasks.tasks, once=True)
     return replace(
-        tasks,
-        successor_offsets=offsets,
-        successors=after,
-        predecessors=np.bincount(after, minlength=count).astype(np.int64),
+        tasks, successor_offsets=offsets, successors=successors, predecessors=predecessors
     )

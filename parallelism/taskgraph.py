@@ -264,10 +264,8 @@ class TaskGraph:
             limit = len(groups) if kind[task] >= ALLREDUCE else servers
             if not 0 <= first[task] < limit or second[task] >= servers:
                 raise InputError(f"task {task}: {tasks[task]} names no existing server or group")
-        before = np.array([e[0] for e in edges], dtype=np.int64)
-        after = np.array([e[1] for e in edges], dtype=np.int64)
-        order = np.lexsort((after, before))
-        offsets = np.concatenate(([0], np.cumsum(np.bincount(before, minlength=count))))
+        before, after = np.array(edges, dtype=np.int64).reshape(-1, 2).T
+        offsets, successors, predecessors = dependency_lists(before, after, count)
         zeros = np.zeros(count, dtype=np.int64)
         return cls(
             servers=servers,
@@ -280,12 +278,37 @@ class TaskGraph:
             operator=zeros,
             phase=zeros,
             part=zeros,
-            successor_offsets=offsets.astype(np.int64),
-            successors=after[order],
-            predecessors=np.bincount(after, minlength=count).astype(np.int64),
+            successor_offsets=offsets,
+            successors=successors,
+            predecessors=predecessors,
             groups=groups,
             server_of_device=np.arange(servers, dtype=np.int64),
         )
+
+
+def dependency_lists(
+    before: Ints, after: Ints, tasks: int, *, once: bool = False
+) -> tuple[Ints, Ints, Ints]:
+    """Return dependencies as a task graph holds them.
+
+    Parameters
+    ----------
+    before, after : int64 arrays, shape (dependencies,)
+        Tasks that are waited for, and those that wait, in any order.
+    tasks : int
+    once : bool
+        Count what is listed several times once.
+
+    Returns
+    -------
+    successor_offsets, successors, predecessors : int64 arrays
+        As in `TaskGraph`; the successors of a task are ascending.
+    """
+    keys = before * tasks + after
+    keys = np.unique(keys) if once else np.sort(keys)
+    before, after = keys // max(tasks, 1), keys % max(tasks, 1)
+    offsets = np.searchsorted(before, np.arange(tasks + 1)).astype(np.int64)
+    return offsets, after, np.bincount(after, minlength=tasks).astype(np.int64)
 
 
 def member_bytes(groups: Sequence[Group], passed: Floats) -> Floats:

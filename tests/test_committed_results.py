@@ -1,5 +1,7 @@
 """Committed results of the experiments: what they are, and that their fastest case comes again.
 
+They also stand in for those of full grids, whose tables and figures must be made all the same.
+
 Cases are held against the numbers in results.csv rather than against a hash of the code: an edit
 that changes no number need not renew anything.
 """
@@ -7,13 +9,15 @@ that changes no number need not renew anything.
 import csv
 import json
 import math
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
-from topoopt.experiment import run_experiment
+from topoopt.experiment import Table, run_experiment
+from topoopt.experiment.declaration import RESERVED_COLUMNS
 from topoopt.experiment.run import result_columns
 from topoopt.experiment.scripts import find_scripts
 
@@ -106,3 +110,58 @@ def test_the_fastest_cases_come_again(directory, scripts, tmp_path):
         assert again[0] == committed[0]
         cells = zip(chain(*again[1:]), chain(*kept), strict=True)
         assert all(alike(*pair) for pair in cells), f"renew {directory}: {case} changed"
+
+
+def value(text):
+    """Return the value of a cell of a CSV file."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return {"": None, "true": True, "false": False}.get(text, text)
+
+
+def stand_ins(directory, experiment):
+    """Return rows of the full grid, each case with the results of a committed one."""
+    head, *rows = read(directory / "results.csv")
+    named = [dict(zip(head, map(value, row), strict=True)) for row in rows]
+    inputs = [name for name in head if name not in (*experiment.columns, *RESERVED_COLUMNS)]
+    done = [row for row in named if row["status"] == "ok"]
+    one = [row for row in done if all(row[name] == done[0][name] for name in inputs)]
+    measured = dict.fromkeys(experiment.timings, 1.0)
+    return [
+        {**row, **measured, **case, "message": ""} for case in experiment.cases() for row in one
+    ]
+
+
+def without_first(experiment, rows):
+    """Return the rows but those of the first case, with whatever seed."""
+    first = [pair for pair in experiment.cases()[0].items() if pair[0] != "seed"]
+    return [row for row in rows if any(row[name] != entry for name, entry in first)]
+
+
+QUICK = [found for found in RESULTS if found.name == "quick"]
+
+
+@pytest.mark.parametrize("directory", QUICK, ids=name)
+def test_tables_of_full_grids_are_made_whatever_came_of_the_cases(directory, scripts):
+    experiment = scripts[directory.parent.name].experiment
+    if experiment.tabulate is None:
+        return
+    rows = stand_ins(directory, experiment)
+    empty = {**dict.fromkeys(experiment.columns), "status": "failed", "message": "why"}
+    failed = [{**case, **empty} for case in experiment.cases()]
+    others = without_first(experiment, rows)
+    for some in (rows, failed, [failed[0], *others]):
+        made = experiment.tabulate(some)
+        assert [made] if isinstance(made, Table) else made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("directory", QUICK, ids=name)
+def test_figures_of_full_grids_are_drawn_whatever_case_is_missing(directory, scripts):
+    pytest.importorskip("matplotlib")
+    experiment = scripts[directory.parent.name].experiment
+    rows = stand_ins(directory, experiment)
+    others = without_first(experiment, rows)
+    for some in (rows, others) if experiment.draw else ():
+        assert experiment.draw(some)

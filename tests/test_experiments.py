@@ -111,6 +111,7 @@ def test_the_script_lists_its_cases(tmp_path):
     lines = listed.stdout.splitlines()
     assert len(lines) == 4
     assert all(line.startswith("to do") for line in lines)
+    assert not list(tmp_path.iterdir())
 
 
 def pictured(script, tmp_path, cases):

@@ -21,6 +21,7 @@ from codesign_base.whole_numbers import divisors
 from parallelism.graph import Mode, ModelGraph
 from parallelism.importers.recipes import OperatorPart, Runnable, Workshop, part_of
 from parallelism.importers.torch_capture import import_torch
+from parallelism.operators.shapes import check_counts
 from parallelism.profile_file import PROFILE_GPUS, measured_name
 
 # A measurement is the median of at least three passes, and of as many as fit in this time.
@@ -120,12 +121,10 @@ def profile_operators(
     the host takes to launch it, so that no launch is timed, and that leave nothing in caches.
     """
     torch = import_torch("profile")
-    for name, value in (("servers", servers), ("max_seconds", max_seconds)):
-        if not 1 <= value < float("inf"):
-            raise InputError(f"profile: {name} is {value}; give at least 1")
     each = graph.batch_per_gpu if batch_per_gpu is None else batch_per_gpu
-    if each < 1:
-        raise InputError(f"profile: batch_per_gpu is {each}; give at least 1")
+    check_counts("profile", servers=servers, batch_per_gpu=each)
+    if not 1 <= max_seconds < float("inf"):
+        raise InputError(f"profile: max_seconds is {max_seconds}; give at least 1")
     if device not in ("cpu", "cuda"):
         raise InputError(f"profile: device is {device!r}; choose cpu or cuda")
     if device == "cuda" and not torch.cuda.is_available():

@@ -239,7 +239,7 @@ def _element_bytes(module: Any) -> int:
 def _walk(torch: Any, program: Any, prime: int, title: str) -> Recorder:
     """Record the operators of an exported program."""
     signature = program.graph_signature
-    names = {**signature.inputs_to_parameters}
+    names = signature.inputs_to_parameters
     sizes = {
         name: parameter.numel()
         for name, parameter in program.named_parameters()
@@ -252,9 +252,7 @@ def _walk(torch: Any, program: Any, prime: int, title: str) -> Recorder:
             value = node.meta.get("val")
             if isinstance(value, torch.Tensor):
                 own = frozenset([names[node.name]]) if node.name in names else frozenset()
-                environment[node] = Traced(
-                    tuple(value.shape), None, node.name in inputs, own
-                )  # fmt: skip
+                environment[node] = Traced(tuple(value.shape), None, node.name in inputs, own)
     recorder = Recorder(prime, sizes, _shared_tables(program.graph, names))
     _Walker(torch, recorder, title).run(program.graph_module, environment)
     return recorder
@@ -318,7 +316,7 @@ class _Walker:
         given = [self._resolve(argument, environment) for argument in node.args]
         schema = getattr(node.target, "_schema", None)
         if schema is None:
-            return self._plain(node, given, environment)
+            return self._plain(node, given)
         if _operation(node.target) == "broadcast_tensors":
             views = zip(given[0], self._shapes(node), strict=True)
             return [self.recorder.alias(value, shape, False) for value, shape in views]
@@ -370,7 +368,7 @@ class _Walker:
         value = source if isinstance(source, Traced) else call.batched[0]
         return self.recorder.alias(value, call.shape, call.alone)
 
-    def _plain(self, node: Any, given: list[Any], environment: dict[Any, Any]) -> Any:
+    def _plain(self, node: Any, given: list[Any]) -> Any:
         """Take an entry of a result, or walk the graph that a context manager wraps."""
         name = _operation(node.target)
         if name == "getitem":

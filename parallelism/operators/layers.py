@@ -15,7 +15,6 @@ def dense(
     *,
     bias: bool = True,
     first_only: bool = False,
-    reused: bool = False,
 ) -> Tensor:
     """Fully connected layer over the last axis, activation fused.
 
@@ -30,8 +29,6 @@ def dense(
     bias : bool, optional
     first_only : bool, optional
         Use the first position alone (the pooler of BERT); the output has no positions.
-    reused : bool, optional
-        The weights are those of another operator, which has the parameters.
     """
     where = f"dense {name!r}"
     check_counts(where, out_features=out)
@@ -49,7 +46,7 @@ def dense(
         shape,
         flops=(flops, 2 * flops),
         elements=(traffic, 2 * traffic),
-        parameters=0 if reused else width * out + (out if bias else 0),
+        parameters=width * out + (out if bias else 0),
         splits=legal_splits((Mode.OUTPUT, out), (Mode.REDUCTION, width)),
         profile_key=f"Dense_{width}_{out}",
     )

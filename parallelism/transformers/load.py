@@ -59,7 +59,8 @@ def load_transformer(name_or_path: str | Path, **overrides: Any) -> Transformer:
         "the name of a transformer, such as 'llama3-8b', or the path of a config.json",
     )  # fmt: skip
     name_or_path = str(name_or_path)
-    if names_model_file(name_or_path):
+    folder = name_or_path not in ("", *TRANSFORMERS) and is_directory(Path(name_or_path))
+    if folder or names_model_file(name_or_path):
         known = {key: overrides.pop(key) for key in ("sequence",) if key in overrides}
         return override(read_config(name_or_path, **known), **overrides)
     if name_or_path not in TRANSFORMERS:

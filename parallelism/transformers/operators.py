@@ -126,9 +126,8 @@ def _predict_further(build: GraphBuilder, model: Transformer, at: str, x: Tensor
     )  # fmt: skip
     x = _layer(build, model, model.layers, at, joined, [])
     normed = _norm(build, model, f"{at}_final_norm", x)
-    logits = dense(
-        build, f"{at}_vocabulary_projection", normed, model.vocabulary, bias=False, reused=True
-    )
+    build.reused = True  # the projection of the main model
+    logits = dense(build, f"{at}_vocabulary_projection", normed, model.vocabulary, bias=False)
     build.share("embedding" if model.tied else "projection", logits.operator)
     softmax_split(build, f"{at}_loss", logits)
     return x

@@ -123,12 +123,13 @@ def run_loop(
         # After a failure flows that wait at a barrier need a live route too.
         seen = simulation.in_flight if renewed is None else simulation.unfinished
         decided = controller.observe(flows.subset(seen), simulation.time, renewed)
-        moved += decided.moved
         if decided.decided:
             seconds.append(decided.seconds)
         if decided.any or renewed is not None:
             given = controller.spines_of(flows)
+            # Also those that the controller had forgotten, which come back on another spine.
             movers = np.flatnonzero((given >= 0) & (spine >= 0) & (given != spine))
+            moved += int(movers.size)
             spine[given >= 0] = given[given >= 0]
             simulation.set_routes(simulation.clos if renewed is None else renewed, spine, present)
             simulation.hold(movers, controller.move_cost)

@@ -210,7 +210,8 @@ def run_until(until: float, pause: bool, steps: bool, run: RingRun) -> int:
                 continue
             rate = limit(f, -1, rates)
             old = flow[k.RATE, f]
-            if old >= 0.0 and abs(rate - old) <= SAME * old:
+            # Flows that stood still may do so until another time, which is computed below.
+            if old > 0.0 and abs(rate - old) <= SAME * old:
                 continue
             if old > 0.0:
                 flow[k.REST, f] -= old * (now - flow[k.SINCE, f])

@@ -274,7 +274,10 @@ def test_needed_bytes_grow_with_samples_and_shrink_with_parts() -> None:
     ("arguments", "words"),
     [
         ({"servers": 0}, "servers is 0"),
+        ({"servers": True}, "servers is True"),
+        ({"servers": 2.5}, "servers is 2.5"),
         ({"servers": 2, "batch_per_gpu": 0}, "batch_per_gpu is 0"),
+        ({"servers": 2, "batch_per_gpu": 1.5}, "batch_per_gpu is 1.5"),
         ({"servers": 2, "device": "tpu"}, "choose cpu or cuda"),
         ({"servers": 2, "max_seconds": float("nan")}, "max_seconds is nan"),
         ({"servers": 2, "precision": "tf32"}, "give device='cuda' or leave precision out"),

@@ -27,8 +27,10 @@ def applied(times: int, width: int = 256) -> ModelGraph:
     build = GraphBuilder("again", batch_per_gpu=8)
     x = dense(build, "first", build.input(16), width)
     for number in range(times):
-        x = dense(build, f"layer_{number}", x, width, reused=number > 0)
+        build.reused = number > 0
+        x = dense(build, f"layer_{number}", x, width)
         build.share("layer", x.operator)
+    build.reused = False
     softmax(build, "last", dense(build, "out", x, 10))
     return build.build()
 

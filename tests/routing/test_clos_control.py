@@ -235,6 +235,24 @@ def test_moves_cost_the_time_that_they_are_said_to_take():
         Controller(CLOS, "best", move_cost=0.1).balance(np.zeros(0))
 
 
+@pytest.mark.parametrize("method", ["greedy", "ecmp", "edge-coloring"])
+def test_flows_that_come_back_after_their_spine_failed_are_late_by_a_move(method):
+    # One spine fails while the job computes, later the other. Flows that no longer have a route
+    # are forgotten then, and begin the next AllReduce on a dead link before they are moved.
+    clos = Clos.uniform(2, 2)
+    jobs = [RingJob("a", np.array([[0, 2]]), 1.0, 10.0)]
+    changes = [(5.0, clos.with_failed_spines([0])), (16.0, clos.with_failed_spines([1]))]
+    controller = Controller(clos, method, move_cost=0.25)
+    found = run_loop(clos, jobs, controller, 3, changes=changes, nic_rate=1.0)
+    first, second, third = found.times.allreduce_time[0].tolist()
+    assert (first, third) == pytest.approx((2.0, 2.25))
+    assert second == pytest.approx(2.25) or method == "ecmp"
+    assert found.moved == 2 * ((second > 2.0) + (third > 2.0))  # both flows of the ring
+    free = run_loop(clos, jobs, Controller(clos, method), 3, changes=changes, nic_rate=1.0)
+    assert free.times.allreduce_time[0] == pytest.approx([2.0] * 3)
+    assert free.moved == found.moved
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_rotation_is_exact_and_changes_no_load(seed):
     """Every exchange is simulated by the plain simulator too, at the times at which it happened."""

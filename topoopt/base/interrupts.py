@@ -108,14 +108,16 @@ def hear_interrupt() -> None:
         held.act()
 
 
-def interruptible(run: "Callable[[npt.NDArray[np.int64]], T]") -> T:
-    """Run a long kernel so that Ctrl-C is heard meanwhile.
+def interruptible(run: "Callable[[npt.NDArray[np.int64]], T]", *, long: bool = True) -> T:
+    """Run a kernel so that Ctrl-C is heard meanwhile.
 
     Parameters
     ----------
     run : callable
         Releases the interpreter, and returns soon after the number in the array that it is given
         is no longer zero.
+    long : bool
+        Whether it may take longer than Ctrl-C should wait; if not, it is simply called.
 
     Returns
     -------
@@ -133,7 +135,7 @@ def interruptible(run: "Callable[[npt.NDArray[np.int64]], T]") -> T:
     stop = np.zeros(1, dtype=np.int64)
     held = signal.getsignal(signal.SIGINT)
     waits = isinstance(held, _Held) and not held.everywhere
-    if waits or threading.current_thread() is not threading.main_thread():
+    if waits or not long or threading.current_thread() is not threading.main_thread():
         return run(stop)
     made: list[T] = []
     failed: list[BaseException] = []

@@ -129,6 +129,18 @@ def _interrupted(error: BaseException) -> bool:
     return cause is not None
 
 
+# Names that plans and Megatron-LM have for what options ask for.
+_SHORT = {
+    "--tp": "--tensor", "--tensor-model-parallel-size": "--tensor",
+    "--pp": "--pipeline", "--pipeline-model-parallel-size": "--pipeline",
+    "--cp": "--context", "--context-parallel-size": "--context",
+    "--ep": "--expert", "--expert-model-parallel-size": "--expert",
+    "--etp": "--expert-tensor", "--expert-tensor-parallel-size": "--expert-tensor",
+    "--vpp": "--virtual-stages", "--num-virtual-stages-per-pipeline-rank": "--virtual-stages",
+    "--mbs": "--microbatch", "--micro-batch-size": "--microbatch",
+    "--gbs": "--global-batch", "--global-batch-size": "--global-batch",
+    "--seq-length": "--sequence",
+}  # fmt: skip
 # What typer says of words that are none, without the words, and what was needed.
 _NUMBERS = {"valid integer": "a whole number, such as 4", "valid number": "a number, such as 0.5"}
 
@@ -149,7 +161,8 @@ def _usage_message(error: Exception) -> str:
     command = getattr(getattr(error, "ctx", None), "command", None)
     word = getattr(error, "option_name", "")
     names = [name for each in getattr(command, "params", ()) for name in each.opts]
-    begun = [name for name in names if len(word) > len("--") and name.startswith(word)]
+    begun = [name for name in names if name == _SHORT.get(word)]
+    begun += [name for name in names if len(word) > len("--") and name.startswith(word)]
     if begun:
         # What a word begins is meant rather than what looks like it.
         error.possibilities = begun  # type: ignore[attr-defined]

@@ -62,10 +62,11 @@ def collective_command(
         raise InputError(f"--group has {len(groups)} groups; give one with --output and --root")
     if root is None and collective in ROOTED and groups[0]:
         root = min(groups[0])
-    if len(groups) > 1:
-        choice = choose_at_once(graph, groups, collective)
-    else:
-        choice = choose_schedules(graph, groups[0], collective, root)
+    with common.shown_steps(f"finding schedules over {counted(graph.hosts, 'host')}", quiet=False):
+        if len(groups) > 1:
+            choice = choose_at_once(graph, groups, collective)
+        else:
+            choice = choose_schedules(graph, groups[0], collective, root)
     if output is not None:
         save_schedule(graph, choice, choice.best(wanted[-1]), wanted[-1], output)
     if as_json:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from topoopt.deploy.deployment import Deployment
 
 
+_TOLD = 5
+"""Changed files that are named; `--json` lists all."""
+
+
 def deploy_command(
     plan: Annotated[Path, typer.Argument(help="A plan file, of operators or layouts.")],
     hosts: Annotated[
@@ -144,8 +148,10 @@ def _check_job(
     if not changed:
         lines.append("job: ok (its files are those of the plan)")
         return []
+    told = changed if len(changed) <= _TOLD else changed[: _TOLD - 1]
+    named = ", ".join(told) + (f" and {len(changed) - len(told)} more" if changed != told else "")
     return [
-        f"{directory}/job: {', '.join(changed)} {'is' if len(changed) == 1 else 'are'} not what "
+        f"{directory}/job: {named} {'is' if len(changed) == 1 else 'are'} not what "
         "the plan gives; deploy again, and keep settings of your own in other files"
     ]
 

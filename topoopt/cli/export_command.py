@@ -20,6 +20,7 @@ FORMATS = (
 )  # fmt: skip
 _SINGLE, _TRACES = FORMATS[:3], FORMATS[3:5]
 _DIRECTORIES = ("chakra", "astra-sim", "msccl", "nccl")
+_READ_AS = {".fbuf": "fbuf", ".graphml": "graphml", ".xml": "graphml", ".json": "node-link"}
 ALLREDUCES = ("auto", "rings", "rounds")
 
 
@@ -94,6 +95,12 @@ def export_command(
         _check_directory(output)
     else:
         common.check_outputs(output, inputs=[plan])
+        read = _READ_AS.get(output.suffix.lower(), kind)
+        if kind in _SINGLE and read != kind:
+            raise InputError(
+                f"output {output} has the ending of format {read!r}, and --format is {kind!r}; "
+                "give one that goes with the other"
+            )
     if kind in _TRACES:
         notes = _simulator(plan, kind, output)
     elif kind in _SINGLE:
@@ -148,7 +155,7 @@ def _fbuf(plan: "Plan", output: Path, omit: bool, allreduce: str) -> list[str]:
 
 def _check_directory(output: Path) -> None:
     from topoopt.base.directory import check_replaceable
-    from topoopt.studies.simulator_files import EXPORT_FILE
+    from topoopt.studies.workload import EXPORT_FILE
 
     check_replaceable(output, EXPORT_FILE)
 
@@ -160,8 +167,9 @@ def _simulator(source: Path, kind: str, output: Path) -> list[str]:
     from topoopt.plan.verify import load_sound_plan
     from topoopt.problem.schedule import ORDERED
     from topoopt.studies.replay import LATENCY
-    from topoopt.studies.simulator_files import EXPORT_FILE, simulator_files
+    from topoopt.studies.simulator_files import simulator_files
     from topoopt.studies.workload import (
+        EXPORT_FILE,
         load_workload,
         plan_workload,
         scheduled_workload,
@@ -198,7 +206,7 @@ def _launch(source: Path, kind: str, output: Path, schedule: dict[str, Any] | No
     from topoopt.deploy.launch_exports import exported
     from topoopt.deploy.msccl_schedule import schedule_msccl
     from topoopt.plan.verify import load_sound_plan
-    from topoopt.studies.simulator_files import EXPORT_FILE
+    from topoopt.studies.workload import EXPORT_FILE
 
     if schedule is not None:
         files, notes = schedule_msccl(schedule)

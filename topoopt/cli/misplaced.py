@@ -79,4 +79,4 @@ def _kind_of_file(path: Path) -> str:
     # Comparisons have a model and servers, as jobs have.
     if kind is Document.OTHER and isinstance(data, dict) and {"model", "servers"} <= set(data):
         return JOB
-    return "" if kind is Document.OTHER else kind
+    return kind if kind in TAKEN_BY else ""

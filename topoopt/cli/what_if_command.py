@@ -147,8 +147,8 @@ def _each_lines(document: dict[str, Any]) -> list[str]:
         rows.append((f"{cable['source']}-{cable['target']}", str(cable["cables"]), *took))
     more = f"; the worst {_NAMED}, --json has all" if len(lost) > _NAMED else ""
     return [
-        f"iteration {format_time(whole)} undamaged; each of {counted(len(lost), 'place')} of a "
-        f"cable without one{more}",
+        f"iteration {format_time(whole)} undamaged; one cable lost at each of "
+        f"{counted(len(lost), 'place')} in turn{more}",
         "",
         *table_lines(rows),
     ]

@@ -38,7 +38,13 @@ from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices, direct_connect_cost
 from topoopt.problem.seeds import checked_seed
-from topoopt.problem.units import format_bandwidth, format_time, parse_latency, parse_port_rate
+from topoopt.problem.units import (
+    bandwidth_text,
+    format_bandwidth,
+    format_time,
+    parse_latency,
+    parse_port_rate,
+)
 
 if TYPE_CHECKING:
     pass
@@ -90,9 +96,8 @@ class Grid:
 
     def cluster(self, point: Point) -> Cluster:
         """Return the cluster of a point."""
-        return Cluster(
-            point.servers, point.degree, point.bandwidth_bytes_per_s, self.ports, self.latency
-        )
+        rate = bandwidth_text(point.bandwidth_bytes_per_s)
+        return Cluster(point.servers, point.degree, rate, self.ports, self.latency)
 
     def points(self, prices: PriceTable, server_usd: float) -> list[Point]:
         """Return all clusters, cheapest first; of equal cost, those with fewer servers first."""

@@ -52,6 +52,11 @@ class Cabling:
         return found
 
     @cached_property
+    def place(self) -> dict[Cable, int]:
+        """Where each cable stands."""
+        return {cable: place for place, cable in enumerate(self.cables)}
+
+    @cached_property
     def ports_to(self) -> dict[tuple[int, int], tuple[int, ...]]:
         """Ports of a server that send to another, ascending."""
         found: dict[tuple[int, int], list[int]] = {}

@@ -146,7 +146,8 @@ def deployment(plan: Plan, site: Site | None = None) -> Deployment:
     made = Deployment(plan, site, fabric.network, fabric.routes, cable_plan(plan, site))
     taken: set[str] = set()
     for end in made.port_addresses:
-        for mac in {made.mac(end), made.mac(end, forward=made.port(end).forward is not None)}:
+        macs = made.mac(end), made.mac(end, forward=made.port(end).forward is not None)
+        for mac in dict.fromkeys(macs):
             if mac in taken:
                 raise InfeasibleError(
                     f"MAC address {mac} of the site is one that another port is given; name the "

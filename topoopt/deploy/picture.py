@@ -1,6 +1,7 @@
 """The cables as a picture: hosts on a circle, lines coloured by the port of their first end."""
 
 import math
+from collections import Counter
 
 from codesign_base.counted import counted
 from topoopt.deploy.deployment import Deployment
@@ -24,14 +25,12 @@ def cabling_svg(made: Deployment) -> str:
     """
     seats = seats_of(made.plan)
     angle = {server: 2 * math.pi * i / len(seats) - math.pi / 2 for i, server in enumerate(seats)}
-    lines, dots = [], []
+    lines, dots, twins = [], [], Counter[tuple[int, int]]()
     for number, cable in enumerate(made.cabling.cables):
         (u, p), (v, q) = cable.source, cable.target
         # Parallel cables, and the two directions of a pair, are bent apart.
-        twins = sorted(
-            c.source for c in made.cabling.cables if {c.source[0], c.target[0]} == {u, v}
-        )
-        bend = 0.06 * (twins.index(cable.source) + 1)
+        twins[min(u, v), max(u, v)] += 1
+        bend = 0.06 * twins[min(u, v), max(u, v)]
         (x, y), (s, t) = _spot(angle[u]), _spot(angle[v])
         mid = ((x + s) / 2 - bend * (t - y), (y + t) / 2 + bend * (s - x))
         title = (

@@ -14,6 +14,8 @@ from topoopt.plan.rebuild import rebuild_fabric
 from topoopt.studies.repairs import fail_cables, repaired
 from topoopt.topology.wiring import is_strongly_connected
 
+_SHOWN = 8  # labels in an error, and the last one
+
 
 def cable_named(made: Deployment, name: str) -> Cable:
     """Return the cable of a label.
@@ -31,7 +33,9 @@ def cable_named(made: Deployment, name: str) -> Cable:
     """
     cables = {label(made, cable): cable for cable in made.cabling.cables}
     if name not in cables:
-        raise InputError(f"no cable is labelled {name!r}; give one of {', '.join(cables)}")
+        labels = list(cables)
+        some = labels if len(labels) <= _SHOWN else [*labels[:_SHOWN], "...", labels[-1]]
+        raise InputError(f"no cable is labelled {name!r}; give one of {', '.join(some)}")
     return cables[name]
 
 
@@ -60,9 +64,8 @@ def without_cables(made: Deployment, cables: Sequence[Cable]) -> Deployment:
             f"without {pulled} some servers do not reach each other; repair "
             f"{'it' if len(names) == 1 else 'one'}, or plan with more ports"
         )
-    ways = [(cable.source[0], cable.target[0]) for cable in cables]
-    ways += [(cable.target[0], cable.source[0]) for cable in cables if cable.both_ways]
-    dead = np.array(sorted(made.network.link(*way) for way in ways), dtype=np.int64)
+    ways = Cabling(tuple(cables)).leads_to.items()
+    dead = np.array(sorted(made.network.link(a, b) for (a, _), (b, _) in ways), dtype=np.int64)
     fabric = replace(
         rebuild_fabric(made.plan), network=made.network, routes=made.routes, ring_routes=None
     )

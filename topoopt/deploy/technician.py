@@ -25,8 +25,8 @@ BOTH_WAYS, ONE_WAY = "both", "one-way"
 
 def label(made: Deployment, cable: Cable) -> str:
     """Return what a cable is called: its number in the order of walking."""
-    cables = made.laid.cables
-    return f"C{cables.index(cable) + 1:0{len(str(len(cables)))}d}"
+    place = made.laid.place
+    return f"C{place[cable] + 1:0{len(str(len(place)))}d}"
 
 
 def length_m(made: Deployment, cable: Cable) -> float | None:

@@ -75,7 +75,7 @@ _ROUTE_WORK, _MANY_ROUTE_WORK = 80.0, 1500.0
 
 def _sends_between_few(tasks: TaskGraph) -> bool:
     """Say whether so few pairs of servers exchange anything that the others need no routes."""
-    return transfer_pairs(tasks).size < _FEW_PAIRS * tasks.servers**2
+    return transfer_pairs(tasks, tasks.servers).size < _FEW_PAIRS * tasks.servers**2
 
 
 def _of_all_pairs(fabric: Fabric) -> Fabric:

@@ -7,7 +7,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -74,13 +74,20 @@ def script_experiment(file: str, text: str) -> Experiment:
     Raises
     ------
     InputError
-        If it declares none; without being run, if it assigns nothing to EXPERIMENT.
+        If it declares none; without being run, if it assigns nothing to EXPERIMENT, or would run
+        its experiment as it is loaded.
     """
     none = InputError(
         f"script {file} declares no experiment; assign an Experiment to EXPERIMENT in it"
     )
-    if not _assigned("EXPERIMENT", text):
+    tree = ast.parse(text)
+    if not _assigned("EXPERIMENT", tree):
         raise none
+    if any(_calls("run_from_command_line", statement) for statement in tree.body):
+        raise InputError(
+            f"script {file} runs its experiment as it is loaded; call run_from_command_line under "
+            'if __name__ == "__main__":'
+        )
     name = f"experiment_script_{Path(file).stem}"
     module = types.ModuleType(name)
     module.__file__ = file
@@ -92,9 +99,15 @@ def script_experiment(file: str, text: str) -> Experiment:
     return found
 
 
-def _assigned(name: str, text: str) -> bool:
+def _calls(name: str, statement: ast.stmt) -> bool:
+    """Whether a statement is a call of a function by this name."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] == name
+
+
+def _assigned(name: str, tree: ast.Module) -> bool:
     """Whether a program assigns anything to a name, or imports something by it."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name:
             return True
         if isinstance(node, ast.alias) and (node.asname or node.name) == name:
@@ -111,14 +124,13 @@ def compute_case(
     """
     start = time.perf_counter()
     try:
-        rows = _checked_rows(case(**inputs), columns)
-        return Outcome("ok", rows, code=code, seconds=time.perf_counter() - start)
+        found = Outcome("ok", _checked_rows(case(**inputs), columns), code=code)
     except InfeasibleError as error:
-        seconds = time.perf_counter() - start
-        return Outcome("infeasible", message=_one_line(str(error)), code=code, seconds=seconds)
+        found = Outcome("infeasible", message=_one_line(str(error)), code=code)
     except Exception as error:
         message = _one_line(f"{type(error).__name__}: {error}")
-        return Outcome("failed", message=message, code=code, detail=traceback.format_exc())
+        found = Outcome("failed", message=message, code=code, detail=traceback.format_exc())
+    return replace(found, seconds=time.perf_counter() - start)
 
 
 def _checked_rows(result: object, columns: tuple[str, ...]) -> tuple[Row, ...]:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from codesign_base import InputError
-from codesign_base.paths import is_directory
 from topoopt.base.engine import LOCAL
 from topoopt.base.option_groups import Options, option, takes
 from topoopt.base.processes import usable_cores
@@ -16,7 +15,7 @@ from topoopt.experiment.declaration import Experiment, case_text
 from topoopt.experiment.manifest import software_hash
 from topoopt.experiment.run import run_experiment
 from topoopt.experiment.scripts import DIRECTORY, script_of
-from topoopt.experiment.store import open_store
+from topoopt.experiment.store import STORE, open_store
 
 INTERRUPTED = 130
 
@@ -129,7 +128,7 @@ def _list_cases(
     code = software_hash(experiment, script)
     cases = experiment.cases(quick=quick)
     finished = [False] * len(cases)
-    if is_directory(output):
+    if (output / STORE).is_file():  # a list leaves no files behind
         with open_store(output) as store:
             place = experiment.name, experiment.columns
             finished = [store.load(*place, inputs, code) is not None for inputs in cases]

@@ -73,7 +73,7 @@ class Experiment:
     def __post_init__(self) -> None:
         if re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", self.name) is None:
             raise InputError(
-                f"experiment name {self.name!r} is not lower-case words joined by hyphens"
+                f"experiment name is {self.name!r}; give lower-case words joined by hyphens"
             )
         if isinstance(self.columns, str) or not self.columns:
             raise InputError(

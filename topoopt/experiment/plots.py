@@ -78,11 +78,11 @@ def grouped_bars(
         for at, one in enumerate(groups):
             found = values_of(rows, {group: one, kind: name}, value, scale)
             if found:
-                mean = sum(found) / len(found)
                 spots.append(at + width * (place - (len(kinds) - 1) / 2))
+                mean, down, up = mean_and_whiskers(found)
                 means.append(mean)
-                below.append(mean - min(found))
-                above.append(max(found) - mean)
+                below.append(down)
+                above.append(up)
         several = max((*below, *above), default=0.0) > 0.0
         axes.bar(
             spots, means, 0.92 * width, label=str(name), color=PALETTE[place % len(PALETTE)],
@@ -91,6 +91,34 @@ def grouped_bars(
     axes.set_xticks(range(len(groups)), [str(one) for one in groups])
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
+
+
+def mean_and_whiskers(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the mean of values, and how far the least and the largest are below and above it."""
+    # The mean of equal values may be off them by its rounding.
+    mean = sum(values) / len(values)
+    return mean, max(mean - min(values), 0.0), max(max(values) - mean, 0.0)
+
+
+def lines_by_budget(axes: "Axes", rows: Sequence[Row], value: str) -> None:
+    """Draw a value over the bandwidth of an NPU, a line a workload and number of dimensions.
+
+    Parameters
+    ----------
+    axes : Axes
+    rows : sequence of dict
+        Of LIBRA's experiments.
+    value : str
+        A column.
+    """
+    for workload in dict.fromkeys(row["workload"] for row in rows):
+        for dimensions, style in ((3, "--"), (4, "-")):
+            job: dict[str, Value] = {"workload": workload, "dimensions": dimensions}
+            budgets = values_of(rows, job, "budget_gbytes_per_s")
+            if budgets:
+                line = values_of(rows, job, value)
+                axes.plot(budgets, line, style, label=f"{workload} {dimensions}D")
+    axes.set_xlabel("GB/s per NPU")
 
 
 def plain_ticks(axes: "Axes", places: Sequence[float]) -> None:

@@ -41,6 +41,12 @@ def measured_profile(model: str) -> Path:
     return Path(os.environ.get("TOPOOPT_DATA", ".")) / "measured" / PROFILES.get(model, "none")
 
 
+def operator_times() -> list[str]:
+    """Return what operator times can be had here: of the roofline, and measured ones."""
+    found = "TOPOOPT_DATA" in os.environ and measured_profile("dlrm-16").parent.is_dir()
+    return ["roofline", "measured"] if found else ["roofline"]
+
+
 def sixteen_servers_s(model: str, degree: int) -> tuple[float, float]:
     """Return the best and worst published iteration time of TopoOpt on 16 servers.
 

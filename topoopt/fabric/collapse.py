@@ -14,7 +14,7 @@ import numpy as np
 from codesign_base.arrays import Ints, Words
 from codesign_base.rows import spread
 from parallelism.alike import hash_words, numbered, words_of
-from parallelism.taskgraph import TRANSFER, TaskGraph
+from parallelism.taskgraph import TRANSFER, TaskGraph, dependency_lists
 from topoopt.fabric.arrays_kernels import Orders
 
 Numbered = tuple[Ints, Ints]
@@ -144,8 +144,9 @@ def _quotient(orders: Orders, tasks: Numbered, links: Numbered, devices: Numbere
     counts = np.diff(orders.successor_offsets)[first_task]
     source = np.repeat(np.arange(classes), counts)
     entries = spread(orders.successor_offsets[first_task], counts)
-    edges = np.unique(source * classes + class_of_task[orders.successors[entries]])
-    before, after = edges // classes, edges % classes
+    successor_offsets, successors, predecessors = dependency_lists(
+        source, class_of_task[orders.successors[entries]], classes, once=True
+    )
     quotient = Orders(
         compute=compute,
         resource=resource.astype(np.int64),
@@ -155,9 +156,9 @@ def _quotient(orders: Orders, tasks: Numbered, links: Numbered, devices: Numbere
         cap=orders.cap[first_task],
         begin=offsets[:-1].copy(),
         end=offsets[1:].copy(),
-        successor_offsets=np.searchsorted(before, np.arange(classes + 1)).astype(np.int64),
-        successors=after.astype(np.int64),
-        predecessors=np.bincount(after, minlength=classes).astype(np.int64),
+        successor_offsets=successor_offsets,
+        successors=successors,
+        predecessors=predecessors,
         start_order=np.arange(classes, dtype=np.int64),
         priority=orders.priority[first_task],
         levels=orders.levels,

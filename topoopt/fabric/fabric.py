@@ -1,7 +1,7 @@
 """A fabric: a network, the routes over it, and the rings of its AllReduce groups."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from threading import Lock
 from typing import Any, NamedTuple
@@ -117,14 +117,7 @@ class Fabric:
                     f"{counted(self.network.links, 'link')}; route this network"
                 )
         for group, orders in self.rings.items():
-            if len(group) < 2 or list(group) != sorted(set(group)):
-                raise InputError(
-                    f"fabric {self.name!r}: ring group {group} must be two or more sorted hosts"
-                )
-            if group[0] < 0 or group[-1] >= hosts:
-                raise InputError(
-                    f"fabric {self.name!r}: ring group {group} names hosts outside 0..{hosts - 1}"
-                )
+            _check_group(f"fabric {self.name!r}: ring group", group, hosts)
             for order in orders:
                 if tuple(sorted(order)) != group:
                     raise InputError(
@@ -268,20 +261,14 @@ class Fabric:
         given : mapping of tuple of int to GroupStreams
             Of other schedules than the rings of these groups.
         """
-        made = Fabric(*(getattr(self, each.name) for each in fields(self) if each.init))
+        made = replace(self)
         for group, (links, weights, latency, rings, rate, trees) in given.items():
             entries = made.rows.append(links, weights)
             made._groups[group] = GroupRow(*entries, latency, rings, rate, *trees)
         return made
 
     def _streams(self, group: Group) -> GroupStreams:
-        members = list(group)
-        if len(members) < 2 or members != sorted(set(members)):
-            raise InputError(f"AllReduce group {group} must be two or more sorted distinct hosts")
-        if members[0] < 0 or members[-1] >= self.network.hosts:
-            raise InputError(
-                f"AllReduce group {group} names hosts outside 0..{self.network.hosts - 1}"
-            )
+        _check_group("AllReduce group", group, self.network.hosts)
         pairs = self.ring_edges(group)
         loads = pair_loads(self._edges, self.network.links, pairs).sum(axis=0)
         links = np.flatnonzero(loads)
@@ -293,6 +280,13 @@ class Fabric:
             switched = self.network.switches > 0 and not self.forwarding
             trees = ring_trees(orders, switched=switched)
         return GroupStreams(links, loads[links], latency, pairs.shape[0], rate, trees)
+
+
+def _check_group(what: str, group: Group, hosts: int) -> None:
+    if len(group) < 2 or list(group) != sorted(set(group)):
+        raise InputError(f"{what} is {group}; give two or more sorted distinct hosts")
+    if group[0] < 0 or group[-1] >= hosts:
+        raise InputError(f"{what} is {group}; give hosts of the network, 0..{hosts - 1}")
 
 
 def _lags(network: Network, transport: Transport, routes: Routes) -> Floats:

@@ -6,13 +6,13 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.arrays import Floats, Ints
-from codesign_base.counted import counted
 from parallelism.taskgraph import TaskGraph
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.collapse import collapse, expand_binding, seeks_symmetry
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import task_orders
+from topoopt.fabric.tasks import never_ran
 
 FABRIC_MODEL = "fluid-2"
 """Name of this model in plan files; another name where its times mean something else."""
@@ -117,11 +117,7 @@ def run_fluid(
         budget,
     )
     if lost:
-        never = int(np.count_nonzero(np.isinf(found.finish)))
-        raise InputError(
-            f"task graph: {never} of {counted(tasks.tasks, 'task')} never ran, because tasks wait "
-            "for each other in a cycle; remove a dependency"
-        )
+        raise never_ran(tasks.tasks, int(np.count_nonzero(np.isinf(found.finish))))
     if quotient is None:
         return found
     of = quotient.class_of_task
@@ -157,11 +153,9 @@ def _simulated(
             stop,
         )
 
-    if orders.compute.size < WATCHED_FROM:
-        found = run(np.zeros(1, dtype=np.int64))
-    else:
-        found = interruptible(run)
-    start, finish, binding, least, done, work = found
+    start, finish, binding, least, done, work = interruptible(
+        run, long=orders.compute.size >= WATCHED_FROM
+    )
     instants, solves, resolved, gave_up = work.tolist()
     made = Run(
         start, finish, binding, least, instants, solves, resolved, gave_up == SPENT, tolerance > 0.0

@@ -1,12 +1,15 @@
 """How far a simulated time depends on chance: copies with perturbed delays."""
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from codesign_base import InputError
 from codesign_base.arrays import Floats
 from parallelism.taskgraph import TaskGraph
+from routing.network import Network
+from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import listing
@@ -16,6 +19,8 @@ AMPLITUDE = 0.02
 """Delays are moved by up to this fraction."""
 
 MOST_COPIES = 100_000
+
+_Delayed = TypeVar("_Delayed", Network, Routes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,12 +115,14 @@ def check_copies(copies: int) -> None:
 
 def _slowed(fabric: Fabric, factor: float) -> Fabric:
     """Return the fabric with all delays scaled."""
+
+    def slowed(given: _Delayed) -> _Delayed:
+        return replace(given, latency=given.latency * factor)
+
     edges = fabric.ring_routes
-    return Fabric(
-        fabric.name,
-        replace(fabric.network, latency=fabric.network.latency * factor),
-        replace(fabric.routes, latency=fabric.routes.latency * factor),
-        fabric.rings,
-        None if edges is None else replace(edges, latency=edges.latency * factor),
-        fabric.transport,
+    return replace(
+        fabric,
+        network=slowed(fabric.network),
+        routes=slowed(fabric.routes),
+        ring_routes=None if edges is None else slowed(edges),
     )

@@ -76,7 +76,7 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
     entries = int((end[moves] - begin[moves]).sum())
     if reduces.size:
         # Streams of one group with one cap share their rate, and so a row.
-        which, row = _distinct(stream, streams.cap.view(np.int64))
+        which, row = distinct(stream, streams.cap.view(np.int64))
         resource[reduces] = rows + row
         rows += which.size
         lag[reduces] = streams.lag
@@ -124,7 +124,7 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
     )
 
 
-def _distinct(one: Ints, other: Ints) -> tuple[Ints, Ints]:
+def distinct(one: Ints, other: Ints) -> tuple[Ints, Ints]:
     """Return the first place of each distinct pair, ascending, and which pair each place holds.
 
     As `numpy.unique` of columns, which takes many times longer.

@@ -13,7 +13,7 @@ from routing.routes import Routes
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import collective_rounds
-from topoopt.fabric.tasks import checked_tasks, listing, starting_order
+from topoopt.fabric.tasks import listing, never_ran, routed_tasks, starting_order
 from topoopt.problem.seeds import checked_seed
 
 MOST_TRAINS = 1e9
@@ -121,7 +121,7 @@ def run_packets(
     fabric = listing(fabric, tasks)
     _check_unmerged(fabric)
     seed = checked_seed(seed)
-    tasks = checked_tasks(fabric, tasks)
+    tasks = routed_tasks(fabric, tasks).tasks
     _check_one_level(tasks)
     compute = tasks.kind == COMPUTE
     messages, rings, lag = _messages(fabric, tasks)
@@ -200,8 +200,7 @@ def run_packets(
             stop,
         )  # fmt: skip
 
-    found = run(np.zeros(1, dtype=np.int64)) if trains < _WATCHED_FROM else interruptible(run)
-    start, finish, binding, done, work = found
+    start, finish, binding, done, work = interruptible(run, long=trains >= _WATCHED_FROM)
     events, gave_up, lost = work.tolist()
     if lost >= 0:
         source, target = divmod(int(messages.pair[lost]), network.hosts)
@@ -210,10 +209,7 @@ def run_packets(
             f"{target}; list every link of that route"
         )
     if done < tasks.tasks and not gave_up:
-        raise InputError(
-            f"task graph: {tasks.tasks - done} of {counted(tasks.tasks, 'task')} never ran, "
-            "because tasks wait for each other in a cycle; remove a dependency"
-        )
+        raise never_ran(tasks.tasks, tasks.tasks - done)
     return PacketRun(start, finish, binding, events)
 
 
@@ -233,7 +229,7 @@ def expected_events(fabric: Fabric, tasks: TaskGraph) -> float:
         Where flows contend, windows are small, and there are several times more.
     """
     fabric = listing(fabric, tasks)
-    messages, rings, _ = _messages(fabric, checked_tasks(fabric, tasks))
+    messages, rings, _ = _messages(fabric, routed_tasks(fabric, tasks).tasks)
     edges = messages.ring >= 0
     hops = np.zeros(messages.pair.size)
     for routes, part in ((fabric.routes, ~edges), (fabric.edge_routes, edges)):

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from codesign_base.arrays import Flags, Ints
-from codesign_base.rows import starts
-from parallelism.taskgraph import Group, TaskGraph, TaskKind
+from parallelism.taskgraph import Group, TaskGraph, TaskKind, dependency_lists
 from topoopt.fabric.rings import Rings
 
 # Messages are whole bytes in files, so that those of one round may differ by so many.
@@ -68,11 +68,14 @@ def rolled(tasks: TaskGraph) -> Rolled:
     return Rolled(_without_rounds(tasks, found, kept), rings, np.flatnonzero(kept))
 
 
-class _Collective:
+class _Collective(NamedTuple):
     """What a reduction and its rounds are: rings, rounds, bytes, their tasks, and the last one."""
 
-    def __init__(self, rings: Rings, rounds: int, size: float, gone: list[int], end: int) -> None:
-        self.rings, self.rounds, self.size, self.gone, self.end = rings, rounds, size, gone, end
+    rings: Rings
+    rounds: int
+    size: float
+    gone: list[int]
+    end: int
 
 
 class _Reader:
@@ -220,16 +223,13 @@ def _without_rounds(tasks: TaskGraph, found: Mapping[int, _Collective], kept: Fl
     between = kept[before] & kept[after]
     number = np.cumsum(kept) - 1
     before, after = number[before[between]], number[after[between]]
-    order = np.lexsort((after, before))
-    count = int(kept.sum())
+    offsets, successors, predecessors = dependency_lists(before, after, int(kept.sum()))
     return replace(
         tasks,
         kind=kind[kept], first=first[kept], second=tasks.second[kept], size=size[kept],
         delay=tasks.delay[kept], operator=tasks.operator[kept], phase=tasks.phase[kept],
         part=tasks.part[kept],
-        successor_offsets=starts(np.bincount(before, minlength=count)),
-        successors=after[order].astype(np.int64),
-        predecessors=np.bincount(after, minlength=count).astype(np.int64),
+        successor_offsets=offsets, successors=successors, predecessors=predecessors,
         groups=tuple(groups),
         priority=None if tasks.priority is None else tasks.priority[kept],
         ids=None if tasks.ids is None else tasks.ids[kept],

@@ -17,7 +17,7 @@ from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread, starts
 from parallelism.alike import READS, SENDS, Alike, Classes, Pattern, Rows
 from parallelism.rotation import Rotated, rotated_classes
-from parallelism.taskgraph import COMPUTE, TRANSFER, TaskGraph
+from parallelism.taskgraph import COMPUTE, TRANSFER, TaskGraph, dependency_lists
 from routing.rotation import Rotation, evenly_routed
 from routing.routes import tabled
 from topoopt.fabric.collapse import seeks_symmetry
@@ -157,7 +157,7 @@ def _new_kinds(whole: TaskGraph, found: Rotated) -> _Kinds:
     back = target[moves] // step * step
     source[moves] = (source[moves] - back) % whole.servers
     target[moves] -= back
-    before, after = _edges(whole, found)
+    offsets, successors, predecessors = _dependencies(whole, found)
     tasks = replace(
         whole,
         devices=step,
@@ -169,9 +169,9 @@ def _new_kinds(whole: TaskGraph, found: Rotated) -> _Kinds:
         operator=whole.operator[first],
         phase=whole.phase[first],
         part=whole.part[first],
-        successor_offsets=np.searchsorted(before, np.arange(first.size + 1)).astype(np.int64),
-        successors=after,
-        predecessors=np.bincount(after, minlength=first.size).astype(np.int64),
+        successor_offsets=offsets,
+        successors=successors,
+        predecessors=predecessors,
         server_of_device=np.arange(step),
         ids=None,
         priority=None if whole.priority is None else whole.priority[first],
@@ -194,14 +194,13 @@ def _new_kinds(whole: TaskGraph, found: Rotated) -> _Kinds:
     )  # fmt: skip
 
 
-def _edges(whole: TaskGraph, found: Rotated) -> tuple[Ints, Ints]:
-    """Return which classes wait for which: those before, ascending, and those after."""
+def _dependencies(whole: TaskGraph, found: Rotated) -> tuple[Ints, Ints, Ints]:
+    """Return which classes wait for which, as `dependency_lists`."""
     first, of, offsets = found.first, found.of_task, whole.successor_offsets
     counts = np.diff(offsets)[first]
     entries = spread(offsets[first], counts)
     source = np.repeat(np.arange(first.size), counts)
-    edges = np.unique(source * first.size + of[whole.successors[entries]])
-    return edges // first.size, edges % first.size
+    return dependency_lists(source, of[whole.successors[entries]], first.size, once=True)
 
 
 def _pattern(

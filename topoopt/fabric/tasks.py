@@ -35,15 +35,47 @@ class Routed(NamedTuple):
     end: Ints
 
 
-def checked_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
-    """Return the tasks as the fabric runs them, after checking that they fit it.
+def check_fit(tasks: TaskGraph, hosts: int, name: str) -> None:
+    """Refuse tasks that no fabric of so many hosts could run.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    hosts : int
+    name : str
+        Of the fabric.
 
     Raises
     ------
     InputError
-        As `routed_tasks`.
+        If there are too few hosts, or a size or delay is out of range.
     """
-    return routed_tasks(fabric, tasks).tasks
+    if tasks.servers > hosts:
+        raise InputError(
+            f"the task graph uses {counted(tasks.servers, 'server')}, fabric {name!r} has {hosts}; "
+            "give a fabric with as many servers"
+        )
+    for what, values in (("size", tasks.size), ("delay", tasks.delay)):
+        wrong = np.flatnonzero(~((values >= 0.0) & (values < np.inf)))
+        if wrong.size:
+            raise InputError(
+                f"task graph: the {what} of task {wrong[0]} is {values[wrong[0]]}, negative or not "
+                "finite; correct that task"
+            )
+
+
+def never_ran(tasks: int, waiting: int) -> InputError:
+    """Return the error of tasks that wait for each other.
+
+    Parameters
+    ----------
+    tasks, waiting : int
+        Of the graph, and those that never became ready.
+    """
+    return InputError(
+        f"task graph: {waiting} of {counted(tasks, 'task')} never ran, because tasks wait for each "
+        "other in a cycle; remove a dependency"
+    )
 
 
 def routed_tasks(fabric: Fabric, tasks: TaskGraph) -> Routed:
@@ -64,13 +96,7 @@ def routed_tasks(fabric: Fabric, tasks: TaskGraph) -> Routed:
         If there are too few hosts, a size is out of range, or a transfer has no route.
     """
     hosts = fabric.network.hosts
-    if tasks.servers > hosts:
-        raise InputError(
-            f"the task graph uses {counted(tasks.servers, 'server')}, fabric {fabric.name!r} has "
-            f"{hosts}; give a fabric with as many servers"
-        )
-    if not (_in_range(tasks.size) and _in_range(tasks.delay)):
-        raise InputError("task graph: a size or delay is negative or not finite; correct that task")
+    check_fit(tasks, hosts, fabric.name)
     moves = np.flatnonzero(tasks.kind == TRANSFER)
     pairs = tasks.first[moves] * hosts + tasks.second[moves]
     if tasks.alike is not None and tasks.alike.loads is not None and fabric.rotation:
@@ -135,10 +161,6 @@ def starting_order(fabric: Fabric, tasks: TaskGraph) -> Ints:
         np.array(tasks.ids, dtype=np.int64), np.array(_BUCKETS, dtype=np.int64)
     )
     return found
-
-
-def _in_range(values: Floats) -> bool:
-    return values.size == 0 or bool(values.min() >= 0.0 and np.isfinite(values.max()))
 
 
 def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -> Floats:
@@ -221,21 +243,23 @@ def pairs_in_use(fabric: Fabric, tasks: TaskGraph) -> tuple[Ints, Ints]:
     """
     edges = [fabric.ring_edges(group).ravel() for group in tasks.groups if len(group) > 1]
     none = np.zeros(0, dtype=np.int64)
-    return transfer_pairs(tasks), np.unique(np.concatenate((none, *edges)))
+    return transfer_pairs(tasks, fabric.network.hosts), np.unique(np.concatenate((none, *edges)))
 
 
-def transfer_pairs(tasks: TaskGraph) -> Ints:
+def transfer_pairs(tasks: TaskGraph, hosts: int) -> Ints:
     """Return the pairs of hosts that an iteration's transfers go between.
 
     Parameters
     ----------
     tasks : TaskGraph
         Whose tasks may stand for others.
+    hosts : int
+        Of the fabric, at least the servers of the tasks.
 
     Returns
     -------
     int64 array
-        Pairs as ``source * servers + target``, ascending.
+        Pairs as ``source * hosts + target``, ascending.
     """
     if tasks.alike is None:
         moves = tasks.kind == TRANSFER
@@ -243,8 +267,8 @@ def transfer_pairs(tasks: TaskGraph) -> Ints:
     else:
         pattern = tasks.alike.pattern
         source, target = pattern.source[pattern.group < 0], pattern.target[pattern.group < 0]
-    met = np.zeros(tasks.servers**2, dtype=np.bool_)
-    met[source * tasks.servers + target] = True
+    met = np.zeros(hosts**2, dtype=np.bool_)
+    met[source * hosts + target] = True
     return np.flatnonzero(met)
 
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.arrays import Floats, Ints
-from codesign_base.rows import starts
-from parallelism.taskgraph import Group, TaskGraph, TaskKind
+from parallelism.taskgraph import Group, TaskGraph, TaskKind, dependency_lists
 from topoopt.fabric.rings import Rings
 
 # What stands for the start and end of a collective, and for the end of a round: nothing is sent.
@@ -127,10 +126,10 @@ class _Grown:
     def graph(self, groups: tuple[Group, ...]) -> TaskGraph:
         """Return the task graph, with the groups that were added."""
         old = self.old
-        before, after = np.concatenate(self.before), np.concatenate(self.after)
-        order = np.lexsort((after, before))
+        offsets, successors, predecessors = dependency_lists(
+            np.concatenate(self.before), np.concatenate(self.after), self.count
+        )
         origin = np.concatenate(self.origin)
-        counts = np.bincount(before, minlength=self.count)
         return TaskGraph(
             servers=old.servers,
             devices=old.devices,
@@ -142,9 +141,9 @@ class _Grown:
             operator=old.operator[origin],
             phase=old.phase[origin],
             part=old.part[origin],
-            successor_offsets=starts(counts),
-            successors=after[order].astype(np.int64),
-            predecessors=np.bincount(after, minlength=self.count).astype(np.int64),
+            successor_offsets=offsets,
+            successors=successors,
+            predecessors=predecessors,
             groups=old.groups + groups,
             server_of_device=old.server_of_device,
             priority=None if old.priority is None else old.priority[origin],

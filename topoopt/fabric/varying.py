@@ -9,11 +9,12 @@ import numpy.typing as npt
 
 from codesign_base import InputError
 from codesign_base.arrays import Floats, Ints
-from codesign_base.counted import counted
 from parallelism.taskgraph import Group, TaskGraph, TaskKind
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fluid import WATCHED_FROM
+from topoopt.fabric.orders import distinct
+from topoopt.fabric.tasks import check_fit, never_ran
 from topoopt.fabric.transport import Transport
 
 
@@ -118,14 +119,7 @@ def demands_of(tasks: TaskGraph, servers: int, transport: Transport, name: str) 
     InputError
         If the task graph has more servers, a size is out of range, or the transport is htsim's.
     """
-    if tasks.servers > servers:
-        raise InputError(
-            f"the task graph uses {counted(tasks.servers, 'server')}, fabric {name!r} has "
-            f"{servers}; give a fabric with as many servers"
-        )
-    both = np.concatenate((tasks.size, tasks.delay))
-    if both.size and not (both.min() >= 0.0 and np.isfinite(both.max())):
-        raise InputError("task graph: a size or delay is negative or not finite; correct that task")
+    check_fit(tasks, servers, name)
     if tasks.priority is not None:
         raise InputError(
             f"fabric {name!r} runs tasks in the order in which they are ready; give a task graph "
@@ -150,11 +144,9 @@ def demands_of(tasks: TaskGraph, servers: int, transport: Transport, name: str) 
     rounds[reduces] = np.where(members > 1, each, 0.0)
     volume[reduces] = each * wire
     pace[reduces] = wire
-    keys, place = np.unique(
-        np.stack((tasks.first[reduces], wire.view(np.int64))), axis=1, return_inverse=True
-    )
-    row[reduces] = servers * servers + place.ravel()
-    groups = tuple(tasks.groups[which] for which in keys[0].tolist())
+    which, place = distinct(tasks.first[reduces], wire.view(np.int64))
+    row[reduces] = servers * servers + place
+    groups = tuple(tasks.groups[group] for group in tasks.first[reduces[which]].tolist())
     edges = tuple(_ring(group, servers) for group in groups)
     return Demands(tasks.kind == TaskKind.COMPUTE, row, volume, pace, rounds, groups, edges)
 
@@ -328,9 +320,7 @@ class VaryingState:
 
     def watched(self, run: Callable[[Ints], int]) -> int:
         """Run a kernel, so that Ctrl-C is heard where there is much to simulate."""
-        if self.orders.compute.size < WATCHED_FROM:
-            return run(np.zeros(1, dtype=np.int64))
-        return interruptible(run)
+        return interruptible(run, long=self.orders.compute.size >= WATCHED_FROM)
 
     def outstanding(self) -> Ints:
         """Return the flows that are active or parked, ascending; ``own.left`` says their bytes."""
@@ -372,10 +362,7 @@ class VaryingState:
         it, n = self.it, self.own.left.size
         done, instants = int(it.number[DONE]), int(it.number[INSTANTS])
         if over and done < n:
-            raise InputError(
-                f"task graph: {n - done} of {counted(n, 'task')} never ran, because tasks "
-                "wait for each other in a cycle; remove a dependency"
-            )
+            raise never_ran(n, n - done)
         self._count()
         return VaryingRun(
             it.start, it.finish, it.binding, instants, self.solves,

@@ -232,6 +232,10 @@ def baseline_fabrics(
     for name in given:
         if isinstance(name, str) and name not in ALL_BASELINES and not is_zoo_name(name):
             raise _unknown(name)
+    names = [name if isinstance(name, str) else name.fabric.name for name in given]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"fabric {name!r} is given twice; give it once")
     if cluster.servers == 1:
         return []
     return [

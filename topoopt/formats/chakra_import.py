@@ -24,8 +24,8 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.counted import counted
-from codesign_base.rows import dependency_order, starts
-from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from codesign_base.rows import dependency_order
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind, dependency_lists
 from topoopt.formats.chakra_export import DEVICE, REDUCTION, SECONDS
 from topoopt.formats.chakra_file import Trace, TraceNode
 from topoopt.formats.chakra_schema import CollectiveCommType, NodeType
@@ -309,9 +309,9 @@ class _Reader:
             for task in waits(place):
                 edges |= {(place_of[task], place_of[each]) for each in begun}
         found = [self.found[task] for task in order]
-        before = np.array([a for a, _ in sorted(edges)], dtype=np.int64)
-        after = np.array([b for _, b in sorted(edges)], dtype=np.int64)
         count = len(found)
+        before, after = np.array(sorted(edges), dtype=np.int64).reshape(-1, 2).T
+        offsets, successors, predecessors = dependency_lists(before, after, count)
         busy = {rank for what, _, rank in self.devices if what == _PROCESSOR}
         idle = {(_PROCESSOR, -1, rank) for rank in set(range(self.ranks)) - busy}
         devices = sorted(self.devices.keys() | idle)
@@ -333,9 +333,9 @@ class _Reader:
             operator=zeros - 1,
             phase=np.array(phase, dtype=np.int64),
             part=zeros,
-            successor_offsets=starts(np.bincount(before, minlength=count)),
-            successors=after,
-            predecessors=np.bincount(after, minlength=count).astype(np.int64),
+            successor_offsets=offsets,
+            successors=successors,
+            predecessors=predecessors,
             groups=tuple(self.group_numbers),
             server_of_device=np.array([rank for _, _, rank in devices], dtype=np.int64),
             ids=np.arange(count, dtype=np.int64),

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from xml.sax.saxutils import quoteattr
 
 from codesign_base import InputError
+from topoopt.formats.msccl_blocks import MOST_BYTES
 
 _Rings = Sequence[Sequence[int]]
 Steps = list[tuple[str, int]]
@@ -88,7 +89,8 @@ def _file(
     inputs, outputs = (chunks, 0) if buffer == "i" else (len(rings), chunks)
     lines = [
         f'<algo name={quoteattr(name)} proto="Simple" nchannels="{len(rings)}" '
-        f'nchunksperloop="{chunks}" ngpus="{size}" coll="{collective}" inplace="1">'
+        f'nchunksperloop="{chunks}" ngpus="{size}" coll="{collective}" inplace="1" '
+        f'outofplace="0" minBytes="0" maxBytes="{MOST_BYTES}">'
     ]
     places = [{rank: place for place, rank in enumerate(ring)} for ring in rings]
     for rank in range(size):

@@ -15,6 +15,9 @@ BLOCKS_OF_CHANNEL = 32
 MOST_STEPS = 256
 """Steps of a thread block that microsoft/msccl reads (MSCCL_MAX_NUM_STEPS)."""
 
+MOST_BYTES = 2**40
+"""Size from which on a file is not used; without one microsoft/msccl takes 128 MiB."""
+
 MOST_CHUNKS = 71
 """Chunks of a step (less than MSCCL_MAX_COUNT)."""
 
@@ -86,7 +89,8 @@ def algorithm(
     lines = [
         f'<algo name={quoteattr(name)} proto="Simple" nchannels="{channels}" '
         f'nchunksperloop="{chunks}" ngpus="{len(gpus)}" coll="{collective}" '
-        f'inplace="{int(in_place)}">'
+        f'inplace="{int(in_place)}" outofplace="{int(not in_place)}" minBytes="0" '
+        f'maxBytes="{MOST_BYTES}">'
     ]
     for rank, gpu in enumerate(gpus):
         lines.append(

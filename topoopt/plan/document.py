@@ -12,6 +12,7 @@ class Document(StrEnum):
 
     PLAN = "a plan"
     COMPARISON = "a comparison"
+    FRONTIER = "the answer of topoopt pareto"
     MANIFEST = "the manifest of an experiment"
     NETWORK = "a network"
     OTHER = "no file of topoopt's"
@@ -36,6 +37,8 @@ def kind_of(document: Any) -> Document:
         return Document.PLAN
     if "fabrics" in document:
         return Document.COMPARISON
+    if {"designs", "frontier", "objective"} <= set(document):
+        return Document.FRONTIER
     if str(document.get("schema", "")).startswith(MANIFEST):
         return Document.MANIFEST
     if "nodes" in document or "edges" in document:

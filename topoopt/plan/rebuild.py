@@ -23,6 +23,7 @@ from topoopt.plan.records import ScheduleRecord
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.routing import Routing
 from topoopt.problem.schedule import Schedule
+from topoopt.problem.units import bandwidth_text, time_text
 
 
 @dataclass(frozen=True)
@@ -160,9 +161,9 @@ def rebuild_cluster(plan: Plan) -> Cluster:
     return Cluster(
         servers=plan.cluster.servers,
         degree=plan.cluster.degree,
-        bandwidth=plan.cluster.bandwidth_bytes_per_s,
+        bandwidth=bandwidth_text(plan.cluster.bandwidth_bytes_per_s),
         ports=plan.cluster.ports,
-        latency=plan.cluster.latency_s,
+        latency=time_text(plan.cluster.latency_s),
     )
 
 

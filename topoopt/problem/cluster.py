@@ -36,12 +36,12 @@ class Cluster:
     degree : int
         Network ports a server.
     bandwidth : str or float
-        Speed of a port each way, for example "100Gbps"; a number is bytes/s.
+        Speed of a port each way, for example "100Gbps"; a number is bytes/s, a million or more.
     ports : {"directed", "bidirectional"}
         Directed: a port's transmit and receive fibres may go to different servers.
         Bidirectional: a port joins two servers both ways.
     latency : str or float
-        Time for one hop, for example "1us"; a number is seconds.
+        Time for one hop, for example "1us"; a number is seconds, less than 0.1.
 
     Raises
     ------

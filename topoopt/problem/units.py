@@ -25,7 +25,11 @@ _SECONDS = {"ns": (-9, 1), "us": (-6, 1), "µs": (-6, 1), "μs": (-6, 1), "ms": 
 _DIGITS = 4
 # Beyond these, events of a simulation are lost in the rounding of its clock.
 _PORT_RATES = 0.125, 1.25e17
+# Below this many bytes/s a plain number was likely meant in another unit.
+_LEAST_PLAIN_RATE = 1e6
 _MOST_LATENCY = 3600.0
+# From this many seconds on likewise.
+_MOST_PLAIN_LATENCY = 0.1
 
 
 def parse_bandwidth(
@@ -123,7 +127,8 @@ def parse_time(value: str | float, name: str = "time", *, allow_zero: bool = Fal
 def parse_port_rate(value: str | float) -> float:
     """Read the bandwidth of a port that is simulated: 1 bps to a million Tbps.
 
-    Parameters and errors are those of `parse_bandwidth`.
+    Parameters and errors are those of `parse_bandwidth`; a number without a unit of less than
+    a million is refused as well, for ports are that slow by mistake only.
 
     Returns
     -------
@@ -131,6 +136,11 @@ def parse_port_rate(value: str | float) -> float:
         Bytes per second.
     """
     rate = parse_bandwidth(value)
+    if not isinstance(value, str) and rate < _LEAST_PLAIN_RATE:
+        raise InputError(
+            f"bandwidth is {value!r}, which without a unit is bytes/s; write the unit, such as "
+            f"'{value:g}Gbps', or '{value:g}B/s' if that is meant"
+        )
     if not _PORT_RATES[0] <= rate <= _PORT_RATES[1]:
         raise InputError(f"bandwidth {value!r} is out of range; give 1bps to 1e6Tbps")
     return rate
@@ -139,7 +149,8 @@ def parse_port_rate(value: str | float) -> float:
 def parse_latency(value: str | float) -> float:
     """Read the latency of a hop that is simulated: zero to an hour.
 
-    Parameters and errors are those of `parse_time`.
+    Parameters and errors are those of `parse_time`; a number without a unit of a tenth or more
+    is refused as well, for hops are that slow by mistake only.
 
     Returns
     -------
@@ -147,9 +158,34 @@ def parse_latency(value: str | float) -> float:
         Seconds.
     """
     seconds = parse_time(value, "latency", allow_zero=True)
+    if not isinstance(value, str) and seconds >= _MOST_PLAIN_LATENCY:
+        raise InputError(
+            f"latency is {value!r}, which without a unit is seconds; write the unit, such as "
+            f"'{value:g}us', or '{value:g}s' if that is meant"
+        )
     if seconds > _MOST_LATENCY:
         raise InputError(f"latency {value!r} is out of range; give at most 1h, such as 1us")
     return seconds
+
+
+def bandwidth_text(bytes_per_second: float) -> str:
+    """Write a bandwidth as text that `parse_bandwidth` reads as the same number: ``"100Gbps"``."""
+    rate = float(bytes_per_second)
+    for unit, scale in (("Gbps", 1e9), ("Mbps", 1e6), ("bps", 1.0)):
+        text = f"{rate * 8 / scale:.12g}{unit}"
+        if rate * 8 >= scale and parse_bandwidth(text) == rate:
+            return text
+    return f"{rate!r}B/s"
+
+
+def time_text(seconds: float) -> str:
+    """Write a duration as text that `parse_time` reads as the same number: ``"1us"``."""
+    exact = float(seconds)
+    for unit, scale in (("ms", 1e3), ("us", 1e6), ("ns", 1e9)):
+        text = f"{exact * scale:.12g}{unit}"
+        if exact * scale >= 1.0 and parse_time(text) == exact:
+            return text
+    return f"{exact!r}s"
 
 
 def format_bandwidth(bytes_per_second: float) -> str:

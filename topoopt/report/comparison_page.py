@@ -6,12 +6,11 @@ from codesign_base.counted import counted
 from topoopt.codesign.comparison import Comparison
 from topoopt.plan.summary import bounded_noun
 from topoopt.problem.reconfiguration import RECONFIGURABLE
-from topoopt.problem.units import format_bandwidth, format_time
+from topoopt.problem.units import bandwidth_text, format_bandwidth, format_time
 from topoopt.report.answer import family_noun
 from topoopt.report.bars import Bar, bar_table, fabric_cells, times_text
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
-from topoopt.report.reproduce import bandwidth_text
 
 
 def render_comparison(comparison: Comparison, page: str | None = None) -> str:

@@ -19,7 +19,7 @@ from topoopt.plan.plan import Plan
 from topoopt.problem.job import MEMORY_RESERVE, USUAL_ACCELERATOR, USUAL_GPUS, nvlink_server
 from topoopt.problem.options import Improvements
 from topoopt.problem.prices import default_prices
-from topoopt.problem.units import parse_bandwidth, parse_time
+from topoopt.problem.units import bandwidth_text, time_text
 
 _Options = list[tuple[str, object, object]]
 """Of each option of the command line: its name, its value, and the value that it has anyhow."""
@@ -45,7 +45,7 @@ def plan_command_line(plan: Plan) -> tuple[str, tuple[str, ...]]:
         ("degree", cluster.degree, None),
         ("bandwidth", bandwidth_text(cluster.bandwidth_bytes_per_s), None),
         ("ports", cluster.ports, "directed"),
-        ("latency", _time_text(cluster.latency_s), "1us"),
+        ("latency", time_text(cluster.latency_s), "1us"),
         ("gpus-per-server", server.gpus, USUAL_GPUS[plan.job.kind]),
     ]
     if isinstance(plan.job, LayoutQuestion):
@@ -211,23 +211,6 @@ def _search(plan: Plan) -> tuple[_Options, list[str]]:
     if others:
         remarks.append(f"that {', '.join(others)} is compared with is set in Python")
     return options, remarks
-
-
-def bandwidth_text(rate: float) -> str:
-    """Return a bandwidth as the command line takes it, without loss."""
-    for unit, scale in (("Gbps", 1e9), ("Mbps", 1e6), ("bps", 1.0)):
-        text = f"{rate * 8 / scale:.12g}{unit}"
-        if rate * 8 >= scale and parse_bandwidth(text) == rate:
-            return text
-    return f"{rate!r}B/s"
-
-
-def _time_text(seconds: float) -> str:
-    for unit, scale in (("ms", 1e3), ("us", 1e6), ("ns", 1e9)):
-        text = f"{seconds * scale:.12g}{unit}"
-        if seconds * scale >= 1.0 and parse_time(text) == seconds:
-            return text
-    return f"{seconds!r}s"
 
 
 def _usual_server(plan: Plan) -> Server:

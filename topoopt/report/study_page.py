@@ -139,6 +139,7 @@ def _table(found: Sequence[tuple[str, Plan, str]]) -> Html:
                 _of_a_sample(plan),
                 (
                     number(plan.time_s, format_time(plan.time_s)),
+                    str(plan.global_batch),
                     str(cluster.servers),
                     _on_one_line(
                         f"{cluster.degree} x {format_bandwidth(cluster.bandwidth_bytes_per_s)}"
@@ -152,12 +153,12 @@ def _table(found: Sequence[tuple[str, Plan, str]]) -> Html:
         )
         least = min(least, _cost(plan))
     head = (
-        "plan", "time a sample", "iteration", "servers", "ports", "network cost",
+        "plan", "time a sample", "iteration", "global batch", "servers", "ports", "network cost",
         "above the bound", "seed",
     )  # fmt: skip
     return joined(
         element("p", "Fastest first, by packet trains where a plan has their time, else by "
                 "flows; of plans in bold none is as fast with a network for less. Each leads to "
                 "its own page.", class_="note"),
-        bar_table(bars, head, caption="Time and cost of each plan", words=frozenset({4})),
+        bar_table(bars, head, caption="Time and cost of each plan", words=frozenset({5})),
     )  # fmt: skip

@@ -225,6 +225,10 @@ def _of_file(path: Path) -> str:
         return render_comparison(parse_comparison(text, f"comparison {str(path)!r}"))
     if kind is Document.MANIFEST:
         return render_results(load_results(path.parent))
+    if kind is Document.FRONTIER:
+        raise InputError(
+            f"{str(path)!r} is {kind}, which has no plans; give the folder of its --save-plans"
+        )
     raise InputError(
         f"{str(path)!r} is neither a plan nor a comparison nor the manifest of an experiment; give "
         "a file of topoopt plan -o or topoopt compare --json, or an experiment's results folder"

@@ -230,7 +230,7 @@ def _from_file(
     workload: Workload, path: Path, routing: str | None, transport: Transport, seed: int
 ) -> Replay:
     kind = _kind(path)
-    if kind in (Document.COMPARISON, Document.MANIFEST):
+    if kind in (Document.COMPARISON, Document.FRONTIER, Document.MANIFEST):
         raise InputError(f"fabric is {str(path)!r}, {kind}; give a plan or a network file")
     if kind is Document.PLAN:
         if routing is not None:

@@ -10,10 +10,7 @@ from topoopt.formats.astra_sim import astra_sim_files
 from topoopt.formats.chakra_export import chakra_files
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_time
-from topoopt.studies.workload import Workload, scheduled_workload
-
-EXPORT_FILE = "export.json"
-"""By this file a directory is known for one that may be replaced."""
+from topoopt.studies.workload import EXPORT_FILE, Workload, scheduled_workload
 
 Written = tuple[dict[str, bytes], list[str]]
 """Files by path, and notes."""

@@ -26,6 +26,9 @@ from topoopt.problem.units import format_bytes, format_time
 if TYPE_CHECKING:
     from topoopt.plan.plan import Plan
 
+EXPORT_FILE = "export.json"
+"""By this file a directory is known for one that may be replaced."""
+
 
 @dataclass(frozen=True, eq=False)
 class Workload:
@@ -97,6 +100,11 @@ def load_workload(path: str | Path) -> Workload:
                 f"{str(path)!r} is a directory without Chakra traces PREFIX.RANK.et; name a "
                 "directory of them, a task graph (.fbuf) or a plan (.json)"
             )
+        if _for_astra_sim(Path(path)):
+            raise InputError(
+                f"{str(path)!r} is part of an export for ASTRA-sim, whose traces go by its rules "
+                "and have each hop as a message; name what was exported, or export it as chakra"
+            )
         return trace_workload(path)
     suffix = Path(path).suffix.lower()
     if suffix == ".fbuf":
@@ -123,6 +131,18 @@ def load_workload(path: str | Path) -> Workload:
         f"{str(path)!r} is no directory of traces and ends neither in .fbuf (task graph) nor in "
         ".json (plan); name one of these"
     )
+
+
+def _for_astra_sim(directory: Path) -> bool:
+    """Say whether a directory of traces is one that `astra_sim_files` made."""
+    mark = directory.resolve().parent / EXPORT_FILE
+    if not mark.is_file():
+        return False
+    said = parse_json(read_text(mark, "export file"), f"export file {str(mark)!r}")
+    if not isinstance(said, dict) or said.get("format") != "astra-sim":
+        return False
+    name = directory.resolve().name
+    return any(str(file).startswith(f"{name}/") for file in said.get("files", ()))
 
 
 def trace_workload(directory: str | Path) -> Workload:

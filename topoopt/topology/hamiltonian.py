@@ -91,13 +91,10 @@ def hamiltonian_cycles(
 
 def _merged(merge: Callable[..., int], cycles: Ints, wanted: int, draws: Floats) -> int:
     """Run one of the kernels that merge cycles, so that Ctrl-C is heard where that takes long."""
-
-    def run(stop: Ints) -> int:
-        return merge(cycles, wanted, draws, _TEMPERATURE, stop)
-
-    if cycles.shape[1] < _WATCHED_FROM:
-        return run(np.zeros(1, dtype=np.int64))
-    return interruptible(run)
+    return interruptible(
+        lambda stop: merge(cycles, wanted, draws, _TEMPERATURE, stop),
+        long=cycles.shape[1] >= _WATCHED_FROM,
+    )
 
 
 def parity(permutations: Ints) -> int:

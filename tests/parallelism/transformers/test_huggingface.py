@@ -363,6 +363,19 @@ def test_files_and_directories_are_read_wherever_a_model_is(tmp_path: Path) -> N
     assert read_config(other).name == "tiny"
 
 
+def test_a_folder_needs_no_separator_in_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tiny").mkdir()
+    (tmp_path / "tiny" / "config.json").write_text(json.dumps(LLAMA3))
+    monkeypatch.chdir(tmp_path)
+    assert load_transformer("tiny").name == "tiny"
+    with pytest.raises(InputError, match=r"^configuration 'config\.json' does not exist"):
+        load_transformer(".")
+    with pytest.raises(InputError, match=r"^unknown transformer ''"):
+        load_transformer("")
+
+
 @pytest.mark.parametrize("text", ["{", "[1]", "{}", '{"model_type": "llama"}', ""])
 def test_broken_files_are_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.json"

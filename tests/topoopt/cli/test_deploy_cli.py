@@ -1,6 +1,7 @@
 """`topoopt deploy`."""
 
 import json
+import re
 
 import pytest
 import yaml
@@ -101,6 +102,10 @@ def test_files_of_the_job_that_were_changed_are_refused(place):
     done = run(place / "layout.json", "--check", "--files", place / "job")
     assert isinstance(done.exception, InputError)
     assert "ranks.csv, torchrun.sh are not what the plan gives" in str(done.exception)
+    for path in (place / "job/job/nccl").iterdir():
+        path.unlink()
+    done = run(place / "layout.json", "--check", "--files", place / "job")
+    assert re.search(r"(\S+, ){3}\S+ and \d+ more are not what", str(done.exception))
 
 
 def test_cables_are_verified(place):

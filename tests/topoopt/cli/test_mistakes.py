@@ -50,6 +50,12 @@ CASES = {
         ["--recompute-modules is 'head'"],
     ),
     "no number of parts": ([*LLM, "--virtual-stages", "two"], ["--virtual-stages is 'two'"]),
+    "short name": ([*LLM, "--tp", "2"], ["--tp", "(Possible options: --tensor)"]),
+    "name in Megatron-LM": ([*LLM, "--context-parallel-size", "2"], ["options: --context)"]),
+    "fabric twice": (
+        ["compare", "dlrm-16", *CLUSTER, "--fabrics", "fat-tree,fat-tree"],
+        ["fabric 'fat-tree' is given twice; give it once"],
+    ),
     "given twice": (
         ["plan", "dlrm-16", *CLUSTER, "--seed", "1", "--seed=2"],
         ["--seed is given twice; give it once"],

@@ -405,6 +405,7 @@ def test_what_simulate_refuses(place, arguments, message):
             ("export", "plan.json", "--format", "graphml", "--allreduce", "rings", "-o", "x"),
             "not go",
         ),
+        (("export", "plan.json", "--format", "graphml", "-o", "x.json"), "of format 'node-link'"),
         (("export", "none.json", "--format", "graphml", "-o", "x"), "does not exist"),
         (("export", "plan.json", "--format", "graphml", "-o", "none/x"), "does not exist"),
         (("validate", "--data", "none"), "data directory 'none' does not exist"),

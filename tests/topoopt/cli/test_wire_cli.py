@@ -55,6 +55,10 @@ def test_traces_of_a_plan_are_wired_and_simulated(plans, tmp_path, plan):
     assert again.exit_code == 0, again.output
     said = json.loads((tmp_path / "astra" / "export.json").read_text())
     assert said["iteration_time_s"] == pytest.approx(report["iteration_time_s"], rel=1e-3)
+    for part in ("workload", "iteration"):
+        astray = call("wire", tmp_path / "astra" / part, *options)
+        assert isinstance(astray.exception, InputError)
+        assert "is part of an export for ASTRA-sim" in str(astray.exception)
     text = call("wire", traces, *options).stdout
     assert "no wiring and routing takes less than" in text and "fat-tree" in text
 

@@ -410,6 +410,7 @@ BAD = [
     ({"faithful": "papre"}, "faithful is 'papre'"),
     ({"faithful": "artifact"}, "bidirectional"),
     ({"baselines": ("switch",)}, "fabric is 'switch'"),
+    ({"baselines": ("fat-tree", "fat-tree")}, "'fat-tree' is given twice"),
 ]
 
 
@@ -432,12 +433,17 @@ def test_wrong_options_are_refused_in_one_sentence_before_any_search(options, sa
         ((-3, 2, "100Gbps"), "servers is -3"),
         ((4, 0, "100Gbps"), "degree is 0"),
         ((4, 2, "100"), "names no unit"),
+        ((4, 2, 100), "bandwidth is 100, which without a unit is bytes/s; .* '100Gbps', or '100B"),
         ((4, 2, "0Gbps"), "greater than zero"),
         ((4, 2, "-5Gbps"), "greater than zero"),
         ((4, 2, "nanGbps"), "finite number"),
         ((4, 2, math.nan), "finite number"),
         ((4, 2, "100Gbps", "both"), "ports is 'both'"),
         ((4, 2, "100Gbps", "directed", "-1us"), "latency"),
+        (
+            (4, 2, "100Gbps", "directed", 1),
+            "latency is 1, which without a unit is seconds; .* '1us",
+        ),
         ((2.5, 2, "100Gbps"), "servers is 2.5"),
         ((4, True, "100Gbps"), "degree is True"),
     ],

@@ -96,6 +96,13 @@ def test_a_program_that_is_no_experiment_is_not_run(scripts, tmp_path):
     assert not mark.exists()
 
 
+def test_a_script_that_runs_as_it_is_loaded_is_refused(scripts):
+    text = SCRIPT.format(name="three")
+    (scripts / "three.py").write_text(f"{text}\nrun_from_command_line(EXPERIMENT)\n")
+    with pytest.raises(InputError, match="runs its experiment as it is loaded; call"):
+        find_scripts(scripts)
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=12))
 def test_weighted_quantiles_are_those_of_repeated_values(pairs):
     values, weights = (np.array(part, dtype=float) for part in zip(*pairs, strict=True))

@@ -529,7 +529,8 @@ def test_cycles_and_missing_routes_are_named() -> None:
     fails("2 of 3 tasks never ran", [(C, 0, -1, 1.0, 0.0)] * 3, [(0, 1), (1, 0)])
     fails("no route 2->0", [(T, 2, 0, 1.0, 0.0)])
     fails("no route", [(A, 0, -1, 1.0, 0.0)], groups=((0, 1, 2),))
-    fails("negative or not finite", [(T, 0, 1, -1.0, 0.0)])
+    fails("size of task 0 is -1.0, negative or not finite", [(T, 0, 1, -1.0, 0.0)])
+    fails("delay of task 0 is nan", [(T, 0, 1, 1.0, np.nan)])
     cycle = TaskGraph.from_lists(3, [(C, 0, -1, 1.0, 0.0)] * 2, [(0, 1), (1, 0)])
     with pytest.raises(InputError, match="2 of 2 tasks never ran"):
         score(fabric, cycle, model="packet", limit=9.0)

@@ -8,6 +8,9 @@ from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric import IDEAL, PACKETS, Fabric, Transport, jittered, score
 from topoopt.fabric.jitter import AMPLITUDE
+from topoopt.fabrics.baselines import baseline_fabric
+from topoopt.problem.cluster import Cluster
+from topoopt.problem.prices import default_prices
 from topoopt.topology.fabrics import fat_tree
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
@@ -46,6 +49,17 @@ def test_only_delays_are_moved(model: str) -> None:
     nothing = TaskGraph.from_lists(4, [(C, 0, -1, 0.5, 0.0)], [])
     assert jittered(fabric, nothing, 3, model=model).times.tolist() == [0.5] * 3
     assert jittered(fabric, nothing, 3, model=model).spread == 0.0
+
+
+@pytest.mark.parametrize("model", ["fluid", "packet"])
+def test_servers_that_forward_between_switches_do_so_in_copies(model: str) -> None:
+    """Their AllReduces go over the rings that end soonest, not over one ring by number."""
+    cluster = Cluster(servers=16, degree=4, bandwidth="100Gbps")
+    base = baseline_fabric("hamming-mesh", cluster, default_prices(), 0)
+    assert base.real is not None
+    tasks = TaskGraph.from_lists(16, [(A, 0, -1, 1e7, 0.0)], [], (tuple(range(16)),))
+    alone = score(base.real(), tasks, model=model)
+    assert jittered(base.real(), tasks, 1, model=model).mean == pytest.approx(alone, rel=0.05)
 
 
 def test_ring_routes_are_slowed_too() -> None:

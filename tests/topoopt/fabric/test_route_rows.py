@@ -13,7 +13,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from routing import routes as routes_module
 from topoopt.evaluate.routed import direct_fabric
-from topoopt.fabric import Fabric, route_rows, simulate
+from topoopt.fabric import Fabric, route_rows, score, simulate
 from topoopt.fabric import tasks as tasks_module
 from topoopt.fabric.jitter import jittered
 from topoopt.fabric.packets import expected_events
@@ -123,3 +123,16 @@ def test_a_fabric_that_nothing_names_is_freed_at_once():
     finally:
         if collected:
             gc.enable()
+
+
+@pytest.mark.parametrize("model", ["fluid", "packet"])
+def test_fewer_servers_than_hosts_find_their_routes(model, monkeypatch):
+    tasks = TaskGraph.from_lists(
+        5, [(TaskKind.TRANSFER, *pair, 1e6, 0.0) for pair in ((2, 4), (4, 1))], [(0, 1)]
+    )
+    whole = made("random", tasks)
+    monkeypatch.setattr(routes_module, "EVERY_PAIR_UP_TO", 0)
+    some = made("random", tasks)
+    assert some.routes.pairs is not None
+    for run in (score, lambda *given, model: jittered(*given, 2, model=model).mean):
+        assert run(some, tasks, model=model) == run(whole, tasks, model=model)

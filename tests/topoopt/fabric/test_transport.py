@@ -14,7 +14,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from topoopt.fabric import IDEAL, PACKETS, Fabric, Transport, score, simulate
 from topoopt.fabric.fluid import run_fluid
-from topoopt.fabric.tasks import checked_tasks
+from topoopt.fabric.tasks import routed_tasks
 from topoopt.topology.fabrics import fat_tree, ideal_switch
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
@@ -157,8 +157,8 @@ def test_sizes_wrap_at_four_gibibytes() -> None:
         2, [(T, 0, 1, 2.0**32 + 5000.0, 0.0), (C, 0, -1, 5e9, 0.0), (A, 0, -1, 2.0**33, 0.0)], [],
         ((0, 1),),
     )  # fmt: skip
-    assert checked_tasks(fabric, tasks).size.tolist() == [5000.0, 5e9, 0.0]
-    assert checked_tasks(replace(fabric, transport=PACKETS), tasks) is tasks
+    assert routed_tasks(fabric, tasks).tasks.size.tolist() == [5000.0, 5e9, 0.0]
+    assert routed_tasks(replace(fabric, transport=PACKETS), tasks).tasks is tasks
     assert simulate(fabric, tasks).finish[0] < 1e-5
 
 

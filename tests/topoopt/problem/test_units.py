@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codesign_base import InputError
 from topoopt.problem.units import (
+    bandwidth_text,
     format_bandwidth,
     format_bytes,
     format_count,
@@ -18,6 +19,7 @@ from topoopt.problem.units import (
     parse_bandwidth,
     parse_bytes,
     parse_time,
+    time_text,
 )
 
 PARSERS = [parse_bandwidth, parse_bytes, parse_time]
@@ -181,3 +183,17 @@ def test_four_digit_values_survive_exactly(number, prefix):
 )
 def test_formats(text, expected):
     assert text == expected
+
+
+@given(st.floats(1e-3, 1e13))
+@settings(max_examples=200, deadline=None)
+def test_bandwidths_as_text_are_exact(rate):
+    assert parse_bandwidth(bandwidth_text(rate)) == rate
+    assert bandwidth_text(12.5e9) == "100Gbps"
+
+
+@given(st.floats(1e-12, 3600.0))
+@settings(max_examples=200, deadline=None)
+def test_times_as_text_are_exact(seconds):
+    assert parse_time(time_text(seconds)) == seconds
+    assert time_text(1e-6) == "1us"

@@ -286,6 +286,12 @@ def test_the_command_writes_the_page_whole_or_not_at_all(tmp_path, plan_of):
         ("gone.json", None, "p.html", "does not exist"),
         ("cut.json", '{"schema_version": 3,', "p.html", "is not valid JSON"),
         ("other.json", '{"nodes": []}', "p.html", "is a network, which `topoopt report` does not"),
+        (
+            "designs.json",
+            '{"objective": "time", "frontier": [], "designs": []}',
+            "p.html",
+            "is the answer of topoopt pareto, which has no plans; give the folder of its --save-p",
+        ),
         ("list.json", "[]", "p.html", "is neither a plan nor a comparison"),
         ("old.json", '{"schema_version": 2}', "p.html", "has schema_version 2"),
         ("c.json", '{"fabrics": [], "model": "a", "servers": 4}', "w.svg", "has no wiring"),

@@ -5,8 +5,6 @@ import shlex
 
 import pytest
 from html_pages import Page
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from small_layouts import shared_layout_plan
 from small_plans import shared_plan
 
@@ -17,9 +15,8 @@ from parallelism.transformers.load import load_transformer
 from topoopt.cli.app import app
 from topoopt.problem.job import nvlink_server
 from topoopt.problem.options import SearchOptions
-from topoopt.problem.units import parse_bandwidth
 from topoopt.report import render_report, reproduce
-from topoopt.report.reproduce import bandwidth_text, plan_command_line
+from topoopt.report.reproduce import plan_command_line
 
 
 def operator_question():
@@ -131,10 +128,3 @@ def test_what_the_command_line_cannot_say_of_layouts_is_said():
                  "accelerator"):  # fmt: skip
         assert any(word in remark for remark in remarks), word
     assert len(remarks) == 5
-
-
-@given(st.floats(1.0, 1e13))
-@settings(max_examples=200, deadline=None)
-def test_bandwidths_on_the_command_line_are_exact(rate):
-    assert parse_bandwidth(bandwidth_text(rate)) == rate
-    assert bandwidth_text(12.5e9) == "100Gbps"

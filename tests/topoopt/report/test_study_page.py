@@ -45,7 +45,9 @@ def test_every_plan_has_a_row_and_a_page(folder, tmp_path):
     times = sorted(plan.time_s / plan.global_batch for plan in plans)
     shown = [float(v) for v in re.findall(r'<data value="([^"]+)" class="value"', page)]
     assert shown == times
+    assert ">global batch</th>" in page
     for link, text, _ in found:
+        assert str(plans[0].global_batch) in text
         assert (tmp_path / link).read_text() == render_report(folder / f"{Path(link).stem}.json")
         ports = text.replace("\N{NO-BREAK SPACE}", " ")
         (plan,) = (p for p in plans if f"{p.cluster.degree} x 100 Gbps" in ports)

@@ -257,6 +257,37 @@ def test_jobs_share_a_fabric_in_one_call():
             share(jobs, cluster, **options)
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"cluster": "8 servers"}, "cluster is '8 servers'; give a topoopt.Cluster"),
+        ({"cluster": Cluster(1, 2, "10Gbps")}, "servers of the cluster is 1"),
+        ({"seed": -1}, "seed is -1"),
+        ({"steps": -1}, "steps is -1"),
+        ({"steps": 2.5}, "steps is 2.5"),
+    ],
+)
+def test_what_no_jobs_can_share_is_refused(changed, said):
+    options = {"jobs": [("dlrm-16", 1)], "cluster": Cluster(2, 2, "10Gbps"), **changed}
+    with pytest.raises(InputError, match=said):
+        share(**options)
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ((0.0, 0, 1.0), "servers of a request is 0"),
+        ((0.0, 1.5, 1.0), "servers of a request is 1.5"),
+        ((float("nan"), 1, 1.0), "arrival_s is nan"),
+        ((0.0, 1, -2.0), "duration_s is -2"),
+        ((0.0, 1, float("inf")), "duration_s is inf"),
+    ],
+)
+def test_requests_out_of_range_are_refused(request_, said):
+    with pytest.raises(InputError, match=said):
+        Request(*request_)
+
+
 def queue_oracle(requests, servers, reach):
     """Serve requests one after another over small steps of time, by the definition."""
     free = set(range(servers))

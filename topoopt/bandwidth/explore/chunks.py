@@ -12,6 +12,7 @@ from topoopt.bandwidth.explore.divisions import Division, division_layers
 from topoopt.bandwidth.model.loops import Loop, add_up
 from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.time_model import compile_time
+from topoopt.bandwidth.solve.diagnose import starved
 from topoopt.bandwidth.solve.optimise import GAP, optimise
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 from topoopt.bandwidth.solve.question import AllocationTerms, Question
@@ -210,7 +211,7 @@ def _answer(
 ) -> SolvedCandidate | None:
     found = optimise(problem, start)
     bandwidth = found.bandwidth
-    if bandwidth is None or found.gap > GAP:
+    if bandwidth is None or found.gap > GAP or starved(problem, bandwidth):
         try:
             bandwidth = solve(problem).bandwidth  # from another start, or says why not
         except (InfeasibleError, InputError):

@@ -1,8 +1,8 @@
 """Why a problem has no answer: the constraints that conflict, or what nothing limits.
 
-`check_problem` sees without solving; `refuse` runs after the solver failed. The conflict that it
-names is irreducible: without any one of the constraints the others could be met (deletion
-filter).
+`check_problem` sees without solving, `starved` in what the solver found; `refuse` runs after either
+failed. The conflict that it names is irreducible: without any one of the constraints the others
+could be met (deletion filter).
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +19,7 @@ from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProbl
 from topoopt.problem.units import format_time
 
 _UNLIMITED = 1e6
+_NEXT_TO_NOTHING = 1e-4  # of the largest bandwidth
 
 
 def check_problem(problem: AllocationProblem) -> None:
@@ -114,6 +115,18 @@ def refuse(problem: AllocationProblem) -> NoReturn:
         "the bandwidth problem is too badly scaled to be solved to 1e-7; give constraints "
         "whose bandwidths lie within a few orders of magnitude of each other"
     )
+
+
+def starved(problem: AllocationProblem, bandwidth: Floats) -> bool:
+    """Say whether the constraints leave a dimension that carries traffic nothing but rounding.
+
+    Constraints hold to 1e-8 of what they speak of, so that bandwidths may seem to meet some that
+    leave nothing. Asked of a linear program only where a bandwidth is next to nothing.
+    """
+    carrying = bandwidth[problem.loaded]
+    if carrying.min(initial=np.inf) >= _NEXT_TO_NOTHING * bandwidth.max(initial=0.0):
+        return False
+    return _least(problem, list(range(len(problem.constraints.names)))) == 0.0
 
 
 def _explain_deadline(problem: AllocationProblem, everything: list[int]) -> None:

@@ -8,7 +8,7 @@ from codesign_base import InputError
 from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from topoopt.bandwidth.solve.certificate import Certificate
-from topoopt.bandwidth.solve.diagnose import check_problem, refuse
+from topoopt.bandwidth.solve.diagnose import check_problem, refuse, starved
 from topoopt.bandwidth.solve.optimise import GAP, optimise, relative_gap, repair
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 from topoopt.bandwidth.solve.ties import tied_problem
@@ -88,7 +88,7 @@ def solve(problem: AllocationProblem, start: Floats | None = None) -> Solution:
         )
     answer = optimise(problem, start)
     bandwidth, bound = answer.bandwidth, answer.bound
-    if bandwidth is None or bound is None or answer.gap > GAP:
+    if bandwidth is None or bound is None or answer.gap > GAP or starved(problem, bandwidth):
         refuse(problem)
     broken = False
     if problem.objective == AllocationObjective.TIME:

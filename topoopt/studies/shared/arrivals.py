@@ -9,6 +9,7 @@ from math import isfinite
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arguments import check_not_negative, whole
 from codesign_base.counted import counted
 
 
@@ -22,11 +23,21 @@ class Request:
     servers : int
     duration_s : float
         For which it keeps the partition.
+
+    Raises
+    ------
+    InputError
+        If the servers are no whole number of at least 1, or a time is not finite or negative.
     """
 
     arrival_s: float
     servers: int
     duration_s: float
+
+    def __post_init__(self) -> None:
+        if whole("servers of a request", self.servers, "a whole number of at least 1") < 1:
+            raise InputError(f"servers of a request is {self.servers}; give at least 1")
+        check_not_negative("a request", self, ("arrival_s", "duration_s"))
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ import numpy as np
 from codesign_base import InputError
 from codesign_base.arguments import check_kind, told, whole
 from parallelism.graph import ModelGraph
-from topoopt.problem.cluster import Cluster
+from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
 from topoopt.problem.prices import default_prices
+from topoopt.problem.seeds import checked_seed
 from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together
 from topoopt.studies.shared.fabrics import shared_fabric, tenant_run
 from topoopt.studies.shared.mix import place_jobs
@@ -72,7 +73,7 @@ def share(
     ------
     InputError
         If a job is no pair of a name and a whole number, a model, the fabric or the placement is
-        unknown, or servers are too few.
+        unknown, servers are too few, or another argument is out of range.
 
     Examples
     --------
@@ -83,6 +84,12 @@ def share(
     >>> one.shared_s >= 0.99 * one.alone_s
     True
     """
+    check_kind("cluster", cluster, Cluster, CLUSTER_EXAMPLE)
+    if cluster.servers == 1:
+        raise InputError("servers of the cluster is 1, which shares no network; give 2 or more")
+    seed = checked_seed(seed)
+    if whole("steps", steps, "a whole number") < 0:
+        raise InputError(f"steps is {steps}; give zero or more")
     if not jobs:
         raise InputError("no job shares the cluster; give at least one")
     for job in jobs:

@@ -280,6 +280,15 @@ def test_an_interrupted_search_returns_what_it_found():
     assert best >= found.designs[0].solution.primal * (1 - 1e-9)
 
 
+def test_shapes_whose_dimensions_get_nothing_but_rounding_break_the_constraints():
+    job = builtin_workload("resnet-50")
+    question = Question(budget="500GB/s", constraints=("b0 == 500",))
+    shapes = network_shapes(16, 2)
+    found = search_designs(shapes, [fixed_division(job, 16)], question, keep=20)
+    assert {design.network.dimensions for design in found.designs} == {1}
+    assert found.tally.infeasible > 0
+
+
 def test_a_search_that_has_no_answer_says_so():
     shapes = network_shapes(32, 2)
     division = fixed_division(builtin_workload("gpt-3"), 32)

@@ -323,6 +323,9 @@ def question(texts, objective="time", deadline=None, fixed=0.0):
         (["sum(b) == 100", "b1 == 0"], ["b1 == 0", "dimension 1"], ["sum(b)"]),
         (["b0 >= b1", "b1 >= b0 + 1"], ["b0 >= b1", "b1 >= b0 + 1"], []),
         (["sum(b) == 100", "b0 <= -3"], ["b0 <= -3"], ["sum(b)"]),
+        # What is left for b1 and b2 is rounding, which meets the constraints to 1e-8.
+        (["sum(b) == 100", "b0 == 100"], ["sum(b)", "b0 == 100", "dimension 1"], []),
+        (["b0 + b1 <= 60", "sum(b) <= 100", "b0 == 60"], ["b0 + b1", "b0 == 60"], ["sum(b)"]),
     ],
 )
 def test_conflicts_are_named_and_irreducible(texts, names, others):
@@ -331,6 +334,15 @@ def test_conflicts_are_named_and_irreducible(texts, names, others):
     message = str(caught.value)
     assert all(name in message for name in names), message
     assert not any(name in message for name in others), message
+
+
+@pytest.mark.parametrize("objective", ["time", "time*cost"])
+def test_little_bandwidth_is_an_answer_where_the_constraints_leave_it(objective):
+    found = solve(question(["sum(b) == 100", "b0 >= 99.999"], objective))
+    assert found.gap <= 1e-7
+    assert 0 < found.bandwidth[1] + found.bandwidth[2] <= 0.001 * G * (1 + 1e-6)
+    with pytest.raises(InfeasibleError, match="no bandwidth for dimension 1"):
+        solve(question(["sum(b) == 100", "b0 == 100"], objective))
 
 
 def test_deadlines_that_cannot_be_met_are_explained():
