@@ -11,7 +11,10 @@ best because flows flatter it.
 from copy import copy
 from dataclasses import replace
 
+import numpy as np
+
 from parallelism.strategy import Strategy
+from parallelism.taskgraph import TRANSFER
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.side_by_side import in_twos
 from topoopt.evaluate.pair import Pair
@@ -30,17 +33,22 @@ from topoopt.search.yielding import YIELDING
 _ASTRAY = 1.05
 
 
-def one_path(problem: Problem, pair: Pair[Strategy]) -> Pair[Strategy]:
-    """Return a wired pair with one path for each pair of servers, as messages take."""
+def one_path(problem: Problem, pair: Pair[Strategy]) -> Pair[Strategy] | None:
+    """Return a wired pair with one path for each pair of servers, as messages take.
+
+    None where no transfers take a path.
+    """
     assert pair.topology is not None
     tasks = problem.family.build(pair.strategy)
+    if not np.any(tasks.kind == TRANSFER):
+        return None
     fabric = direct_fabric(pair.topology, Routing.BALANCED, tasks=tasks)
     time = Scorer(problem.scored(0.0), fabric)(pair.strategy)
     return replace(pair, fabric=fabric, routing=Routing.BALANCED, time=time, packets=None)
 
 
 def judged(problem: Problem, pair: Pair[Strategy]) -> list[Pair[Strategy]]:
-    """Return a wired pair, and the same with one path each, with times in packet trains.
+    """Return a wired pair, and the same with one path each if it differs, with packet times.
 
     Those have none that would take too long.
     """
@@ -49,7 +57,8 @@ def judged(problem: Problem, pair: Pair[Strategy]) -> list[Pair[Strategy]]:
     def timed(one: Pair[Strategy], _: float) -> Pair[Strategy]:
         return replace(one, packets=confirmed_times(one.fabric, tasks, problem.seed))
 
-    both = [pair, one_path(problem, pair)]
+    other = one_path(problem, pair)
+    both = [pair] if other is None else [pair, other]
     return [one for _, one in in_twos(both, timed, lambda: 0.0, problem.cluster.servers, 0)]
 
 

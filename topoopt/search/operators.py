@@ -136,9 +136,9 @@ class OperatorSearch:
             if pair.topology is None or self.problem.options.faithful is not None:
                 continue
             if self._judged and self._judged[0] is pair:
-                rerouted.append(self._judged[1])
-            else:
-                rerouted.append(one_path(self.problem, pair))
+                rerouted += self._judged[1:]
+            elif (other := one_path(self.problem, pair)) is not None:
+                rerouted.append(other)
         return rerouted
 
     def best_on(

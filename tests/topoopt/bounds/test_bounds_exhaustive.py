@@ -92,7 +92,7 @@ def test_the_bound_over_everything_is_below_the_optimum(case):
     assert everything.seconds <= best
     assert everything.seconds >= TIGHT * best
     fabric, tasks = winner
-    cluster = Cluster(servers, degree, bandwidth, latency=LATENCY)
+    cluster = Cluster(servers, degree, f"{bandwidth}B/s", latency=LATENCY)
     found = plan_bounds(family_of(builder), cluster, None, fabric, tasks, best)
     assert found.everything == everything
     assert found.collective.seconds >= 0.9 * best

@@ -36,7 +36,7 @@ def test_every_level_is_below_the_simulated_time(job, degree, bandwidth, seed):
     time = score(fabric, tasks)
     for bound in (topology_bound, routes_bound, collective_bound):
         assert bound(fabric, tasks).seconds <= time
-    cluster = Cluster(servers, degree, bandwidth)
+    cluster = Cluster(servers, degree, f"{bandwidth}B/s")
     found = plan_bounds(family_of(builder), cluster, strategy, fabric, tasks, time)
     names = [part.name for part in found.parts]
     assert names == ["strategy", "topology", "routing", "collective", "scheduling"]
