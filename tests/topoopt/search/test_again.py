@@ -43,6 +43,14 @@ def test_packets_say_what_the_best_pair_takes_with_all_paths_and_one(found):
         assert np.array_equal(one.packets.times, times.times)
 
 
+def test_paths_of_pairs_without_transfers_do_not_matter(found):
+    cluster = to.Cluster(servers=34, degree=2, bandwidth="10Gbps")
+    operators = OperatorSearch(Problem(to.Job(small_mlp()).family(34), cluster, SearchOptions()))
+    best = run(operators.search, Budget(steps=0)).best
+    (alone,) = judged(operators.problem, best)
+    assert replace(alone, packets=None) == best and alone.packets is not None
+
+
 def told(pair, factor):
     """Return a pair of which packets are said to take so many times its time by flows."""
     return replace(pair, packets=Jitter(np.full(3, factor * pair.time), 1))
