@@ -17,13 +17,13 @@ from topoopt.deploy.msccl_files import (
     next_hosts,
     reducing_groups,
     rings_by_servers,
-    servers_of,
 )
 from topoopt.deploy.nccl_tuner import nccl_tuner
 from topoopt.deploy.pipeline_order import pipeline_csv
 from topoopt.deploy.tables import write_table
 from topoopt.deploy.torchtitan import PIPELINE_FILE, torchtitan
 from topoopt.plan.plan import Plan
+from topoopt.plan.rank_groups import servers_of
 from topoopt.plan.ranks import Rank, ranks_of
 from topoopt.plan.rebuild import rebuild
 from topoopt.problem.units import format_time
