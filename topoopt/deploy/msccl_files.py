@@ -26,6 +26,7 @@ from topoopt.plan.rank_groups import (
 )
 from topoopt.plan.ranks import Rank, ring_ranks
 from topoopt.plan.rebuild import rebuild_fabric
+from topoopt.plan.records import ring_orders
 from topoopt.topology.ring_links import ring_links
 
 MOST_PATH_CHUNKS = 4
@@ -92,14 +93,6 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
     return files
 
 
-def rings_by_servers(plan: Plan) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
-    """Return the rings of each set of servers."""
-    orders: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
-    for ring in plan.rings:
-        orders[tuple(sorted(ring.order))].append(tuple(ring.order))
-    return dict(orders)
-
-
 def channels_by_servers(made: Deployment) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
     """Return a ring for each channel of each set of servers.
 
@@ -110,7 +103,7 @@ def channels_by_servers(made: Deployment) -> dict[tuple[int, ...], list[tuple[in
     ----------
     made : Deployment
     """
-    found = rings_by_servers(made.plan)
+    found = ring_orders(made.plan.rings)
     rings = [(servers, order) for servers, orders in found.items() for order in orders]
     free = Counter({step: len(ports) for step, ports in made.cabling.ports_to.items()})
     for _, order in rings:

@@ -140,9 +140,7 @@ def _check_single_shortest(rebuilt: Rebuilt) -> None:
 
 def _topology(plan: Plan, rebuilt: Rebuilt) -> Topology:
     cluster = rebuilt.cluster
-    rings = tuple(
-        Ring(tuple(ring.order), ring.generator, tuple(sorted(ring.order))) for ring in plan.rings
-    )
+    rings = tuple(Ring(tuple(ring.order), ring.generator) for ring in plan.rings)
     return Topology(
         rebuilt.fabric.network,
         rings,

@@ -150,7 +150,7 @@ def _wire_groups(wiring: Wiring, groups: tuple[Group, ...], inside: int) -> None
         if graph is None:
             continue
         for ring in graph.rings:
-            wiring.add_cycle(group, tuple(group[v] for v in ring))
+            wiring.add_cycle(tuple(group[v] for v in ring))
         among = np.ix_(group, group)
         wiring.cables[among] += graph.cables
         members = list(group)
