@@ -7,7 +7,7 @@ from parallelism.taskgraph import traffic_of
 from routing.paths import hop_distances
 from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.routed import NAMED, direct_fabric, plainest_routing
-from topoopt.fabric.tasks import recorded_routes
+from topoopt.fabric.used_pairs import recorded_routes
 from topoopt.plan.arithmetic import require_same
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
