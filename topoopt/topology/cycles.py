@@ -90,6 +90,3 @@ def _around(
         order, after = after, order
     wiring.fill()
     return topology_of(wiring, wiring.degree, bandwidth, latency)
-
-
-__all__ = ["cycle_wirings", "one_way_wirings"]

@@ -235,6 +235,3 @@ def join_groups(wiring: Wiring, transfers: Floats, groups: tuple[Group, ...]) ->
         if wiring.bidirectional:
             wiring.cables[j, i] += 1
             there[b, a] += 1
-
-
-__all__ = ["exchange_groups", "exchange_wirings", "join_groups"]
