@@ -35,6 +35,3 @@ def hashed_once(cls: type[T]) -> type[T]:
     for name, method in (("__hash__", hash_once), ("__getstate__", state)):
         setattr(cls, name, method)
     return cls
-
-
-__all__ = ["hashed_once"]

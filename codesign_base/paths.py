@@ -54,6 +54,3 @@ def make_directory(path: str | Path, *, parents: bool = False) -> None:
         ) from None
     if not os.access(path, os.W_OK):
         raise InputError(f"directory {str(path)!r} may not be written; give another name")
-
-
-__all__ = ["exists", "is_directory", "is_file", "make_directory", "names_model_file"]

@@ -60,6 +60,3 @@ def merged_rows(
                 at += 1
         merged[t + 1] = at
     return merged, rows[:at].copy(), predecessors
-
-
-__all__ = ["merged_rows", "sort_rows"]

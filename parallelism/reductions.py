@@ -100,6 +100,3 @@ def reductions_of(
         operator[stays], part[stays],
     )  # fmt: skip
     return Reductions(own, bucket is not None, gradients)
-
-
-__all__ = ["Gradients", "Reductions", "reductions_of"]

@@ -189,6 +189,3 @@ def _held(members: tuple[int, ...], step: int) -> Words:
     counts = np.bincount(np.array(members, dtype=np.int64) % step, minlength=step)
     held: Words = (counts * step + np.arange(step)).astype(np.uint64)
     return held[counts > 0]
-
-
-__all__ = ["Rotated", "refined_classes", "rotated_classes"]

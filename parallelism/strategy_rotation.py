@@ -236,6 +236,3 @@ def _image_of_reductions(
     ):
         return None
     return image
-
-
-__all__ = ["rotated_strategy"]

@@ -136,6 +136,3 @@ def evenly_routed(network: Network, routes: Routes) -> bool:
         and routes.pairs is not None
         and not routes.pairs.size
     )
-
-
-__all__ = ["Rotation", "evenly_routed", "least_rotation", "rotated_links"]

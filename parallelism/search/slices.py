@@ -93,6 +93,3 @@ def all_together(space: StrategySpace, strategy: Strategy, *, tables: bool) -> S
         if space.graph.inputs_side_by_side(index):
             strategy = strategy.replace(sliced(space, strategy, index, tables=tables))
     return strategy
-
-
-__all__ = ["all_sliced", "all_together", "sliced"]

@@ -63,6 +63,3 @@ def layer_loads(training: Training, rates: GpuRates, server: Server) -> LayerLoa
     if len(set(rounded.values())) > 1:
         layers = tuple(rounded[example] for example in _examples(model))
     return LayerLoads(found[0], found[1], layers)
-
-
-__all__ = ["layer_loads"]

@@ -315,6 +315,3 @@ def _usual_parts(layers: int, parts: int, virtual: int) -> bool:
     if missing:
         return parts <= layers <= 2 * parts and missing <= _MISSING_LAYERS
     return virtual <= _MOST_LARGE or parts == layers
-
-
-__all__ = ["enumerate_layouts"]

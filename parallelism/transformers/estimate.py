@@ -59,6 +59,3 @@ def estimated_seconds(
     if sent.tied:
         ends[[0, -1]] = max(ends[0], ends[-1]) + sent.tied / rate
     return float(ends.max()) + loads.update_s
-
-
-__all__ = ["estimated_seconds"]

@@ -415,6 +415,3 @@ class LayoutFamily:
     def assumptions(self, placement: Placement, microbatches: int = 1) -> list[str]:
         """Return what the times of any placed layout rest on, one sentence each."""
         return assumptions_of(self.question(), placement)
-
-
-__all__ = ["LayoutFamily"]

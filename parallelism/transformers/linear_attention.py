@@ -301,6 +301,3 @@ class LinearAttention:
             # each element of the state; the share of the input that is kept.
             found += self.values * (self.from_values + self.step_rank + 1 + self.key_width + 1)
         return found
-
-
-__all__ = ["LinearAttention", "Recurrence"]

@@ -173,6 +173,3 @@ def linear_projections(training: Training) -> PassCosts:
         backward += ordered
         kernels += 4
     return costs + elementwise(forward * moved, backward * moved, kernels)
-
-
-__all__ = ["core_flops_of_token", "linear_core", "linear_projections", "stated_flops_of_token"]

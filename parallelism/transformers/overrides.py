@@ -81,6 +81,3 @@ def _no_pattern(model: Transformer, layers: int, names: list[str]) -> InputError
         f"transformer {model.name!r}: layers is {layers}, but {what} no pattern that could be "
         f"repeated; give {', '.join(names)}, too"
     )
-
-
-__all__ = ["override"]

@@ -122,6 +122,3 @@ def _earlier(parts: Ints, stage: Ints, part: Ints, step: Ints) -> Ints:
     found = np.full(stage.size, -1, dtype=np.int64)
     found[own[order[same + 1]]] = own[order[same]]
     return found
-
-
-__all__ = ["PassOrder", "pass_order"]

@@ -217,6 +217,3 @@ def _different_orders(
         # Servers numbered as they come: equal for ranks that sit together alike.
         found.setdefault(np.argsort(np.argsort(first))[server].tobytes(), order)
     return tuple(found.values())
-
-
-__all__ = ["AXES", "AxisOrder", "Placement", "axis_orders", "different_orders"]

@@ -115,5 +115,3 @@ HYBRIDS = (
         Experts(512, 22, 2688, shared=1, shared_width=5376, router_bias=True, latent_width=1024),
     ),
 )  # fmt: skip
-
-__all__ = ["HYBRIDS"]

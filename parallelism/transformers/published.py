@@ -81,6 +81,3 @@ def published_layouts(space: LayoutSpace) -> tuple[Layout, ...]:
         if layout.schedule != "interleaved" or count % layout.pipeline == 0:
             found.append(layout)
     return tuple(found)
-
-
-__all__ = ["PUBLISHED", "published_layouts"]

@@ -37,6 +37,3 @@ class LayoutQuestion:
     choices: Choices
     memory_reserve: Amount
     kind: Literal["layouts"] = "layouts"
-
-
-__all__ = ["LayoutQuestion", "LayoutRecord"]

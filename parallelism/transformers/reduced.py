@@ -91,6 +91,3 @@ def _in_order_of_use(pattern: Pattern, classes: Classes, of_task: Ints) -> tuple
     names = [pattern.groups[number] for number in groups[np.argsort(at)].tolist()]
     group = np.where(pattern.group >= 0, rank[pattern.group], -1)
     return replace(pattern, group=group, groups=tuple(names)), rank
-
-
-__all__ = ["reduced_tasks"]

@@ -197,6 +197,3 @@ def network_bytes(
     shared += float(sent.copies.sum())
     whole = microbatches * microbatch + shared + 2.0 * sent.tied
     return whole, sent.gradients + sent.copies
-
-
-__all__ = ["PartBytes", "network_bytes", "part_bytes"]

@@ -338,6 +338,3 @@ def _distinct_rows(rows: Ints) -> Ints:
     width = int((~again).sum(axis=1).max())
     kept = kept[:, :width]
     return np.ascontiguousarray(np.where(kept < 0, rows[:, -1:], kept))
-
-
-__all__ = ["Shape", "pattern_of", "reduced_shape", "whole_shape"]

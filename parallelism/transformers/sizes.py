@@ -71,6 +71,3 @@ def expected_bytes(
     exchanges = exchange_pairs(placement, heads=heads) + 2 * placement.rank.size
     own = tasks * schedule.stages / placement.rank.size
     return _BYTES_AN_EXCHANGE * exchanges + _BYTES_A_TASK * own
-
-
-__all__ = ["REDUCED_FROM", "exchange_pairs", "expected_bytes", "expected_tasks"]

@@ -223,6 +223,3 @@ def _ahead(counts: tuple[int, ...]) -> tuple[int, ...] | None:
     if min(counts[half:]) < 2:
         return None
     return tuple(count + (1 if part < half else -1) for part, count in enumerate(counts))
-
-
-__all__ = ["LayerLoads", "balanced_layers", "busiest_stage", "even_layers", "usual_maps"]

@@ -44,6 +44,3 @@ def order_text(order: AxisOrder, layout: Layout) -> str:
     if not moved:
         return "one rank a server, or one rank"
     return "servers are filled along " + ", then ".join(moved)
-
-
-__all__ = ["layout_text", "order_text", "stage_map_text"]

@@ -100,6 +100,3 @@ def _shared_training(
 ) -> Training:
     """Return one training for all that ask for the same, whose hash is then known."""
     return Training(model, layout, implementation, sequence)
-
-
-__all__ = ["Training"]

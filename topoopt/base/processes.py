@@ -60,6 +60,3 @@ def python_beside(
         stdout=subprocess.PIPE if answers else subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-
-
-__all__ = ["THREAD_VARIABLES", "granted_cores", "python_beside", "usable_cores"]

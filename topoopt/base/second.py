@@ -284,5 +284,3 @@ def _receive(calls: "SimpleQueue[Any]") -> None:
 
 if __name__ == "__main__":
     _serve()
-
-__all__ = ["Second", "Task", "second_process"]

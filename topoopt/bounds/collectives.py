@@ -176,15 +176,3 @@ def link_bytes_each(groups: tuple[tuple[int, ...], ...], distance: Ints) -> Floa
             once = (count - 1.0) / count
             found[number] = both.sum() - both.max(), once * out.sum(), once * into.sum()
     return found
-
-
-__all__ = [
-    "COLLECTIVE_KINDS",
-    "GroupRates",
-    "farthest",
-    "group_sizes",
-    "least_collective_seconds",
-    "least_member_bytes",
-    "least_seconds",
-    "link_bytes_each",
-]  # fmt: skip

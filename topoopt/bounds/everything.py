@@ -98,6 +98,3 @@ def own_bound(family: AnyFamily, cluster: Cluster, parallelization: Any) -> Boun
         placed = placement_bound(family, wirings, parallelization) or of_layout
         return max(of_layout, placed, key=lambda bound: bound.seconds)
     return None
-
-
-__all__ = ["AnyFamily", "everything_bound", "own_bound", "wirings_of"]

@@ -295,9 +295,3 @@ def _port_bytes(across: Crossings, shares: tuple[float, ...], servers: int, degr
     ends = (across.server[one], across.server[other])
     hops = least_link_bytes(csr_array((sent, ends), shape=(servers, servers)), degree)
     return max(busiest, hops / servers)
-
-
-__all__ = [
-    "Crossings", "crossings_of", "exchange_terms", "passes_with_exchange", "placed_pipeline",
-    "ports_seconds",
-]  # fmt: skip

@@ -162,6 +162,3 @@ def gap_parts(everything: Bound, fixed: Mapping[str, Bound], time: float) -> tup
             parts.append(GapPart(name, 0.0, binding))
     parts.append(GapPart("scheduling", max(time - reached, 0.0), "simulation"))
     return tuple(parts)
-
-
-__all__ = ["GapPart", "PlanBounds", "gap_parts", "how", "plan_bounds"]

@@ -341,16 +341,3 @@ def least_injection(placement: Placement, schedule: PipelineSchedule, loads: Loa
                 total += (servers - 1) / servers * size / placement.servers_per_rank
         most = max(most, total)
     return most
-
-
-__all__ = [
-    "Bounded",
-    "fitting_bounds",
-    "layout_bound",
-    "least_bound",
-    "least_injection",
-    "passes_bound",
-    "placement_bound",
-    "sending_bound",
-    "tightened_bound",
-]  # fmt: skip

@@ -184,6 +184,3 @@ def _uses(tasks: TaskGraph, sends: Ints, each: Floats, elements: _Elements) -> P
     return PortUses(
         sends[task[kept]], keys[use[kept]] % sets, used[kept], members.offsets, members.values
     )
-
-
-__all__ = ["PortUses", "port_uses"]

@@ -111,6 +111,3 @@ def span_and_chain(tasks: TaskGraph, least: Least, *, steady: bool) -> tuple[Spa
     """
     span = span_of(tasks, least)
     return (steady_span(tasks), longest_turn(tasks, least, span)) if steady else (span, span.chain)
-
-
-__all__ = ["MOST_TURNS", "longest_turn", "span_and_chain", "turns"]

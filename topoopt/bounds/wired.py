@@ -278,6 +278,3 @@ def routed_least(fabric: Fabric, tasks: TaskGraph, orders: Orders) -> Least:
         pair = np.minimum(out[tasks.first[moves]], into[tasks.second[moves]])
         through[moves] = orders.volume[moves] / pair
     return Least(length, through, np.where(orders.compute, 0.0, orders.lag))
-
-
-__all__ = ["collective_bound", "routed_least", "routes_bound", "topology_bound"]

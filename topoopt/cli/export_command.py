@@ -139,15 +139,7 @@ def _fbuf(plan: "Plan", output: Path, omit: bool, allreduce: str) -> list[str]:
     from topoopt.formats.fbuf_write import save_fbuf
 
     updates = Updates.OMIT if omit else Updates.REFUSE
-    try:
-        file = plan_fbuf(plan, updates=updates, allreduces=AllReduces(allreduce))
-    except InputError as error:
-        # The same sentence, with the words that the command line has for the remedy.
-        text = str(error).replace("have these updates omitted", "give --omit-updates")
-        text = text.replace("write collectives as rounds of messages", "give --allreduce rounds")
-        text = text.replace("export AllReduces as rings", "give --allreduce rings")
-        text = text.replace("confirm='packet'", "--confirm packet")
-        raise InputError(text) from None
+    file = plan_fbuf(plan, updates=updates, allreduces=AllReduces(allreduce))
     notes = _fbuf_notes(plan, file)
     save_fbuf(file, output)
     return notes

@@ -95,9 +95,9 @@ def simulate_command(
     Example: topoopt simulate 100dlrm_16.fbuf --fabric ideal --bandwidth 100Gbps
     """
     from topoopt.fabric.jitter import check_copies, jittered
+    from topoopt.fabric.loads import link_bytes
     from topoopt.fabric.report import report_of
     from topoopt.fabric.simulate import check_model, simulate
-    from topoopt.fabric.tasks import link_bytes
     from topoopt.fabric.warm import prepare_rings, warm_up
     from topoopt.problem.schedule import Schedule
     from topoopt.studies.replay import replay_fabric

@@ -74,6 +74,3 @@ def _as_there(problem: Problem[Any], fabric: Fabric, parallelization: Any) -> Pa
     own = direct_fabric(topology, Routing.ECMP, problem.seed, tasks=tasks)
     time = Scorer(problem, own).timed(tasks)
     return Pair(parallelization, topology, Routing.ECMP, own, time, "search")
-
-
-__all__ = ["faster_than_expander"]

@@ -32,7 +32,8 @@ from topoopt.evaluate.schedule_search import (
     schedule_pairs,
 )
 from topoopt.fabric.fluid import FABRIC_MODEL
-from topoopt.fabric.tasks import link_bytes, recorded_routes
+from topoopt.fabric.loads import link_bytes
+from topoopt.fabric.used_pairs import recorded_routes
 from topoopt.fabrics.baselines import baseline_fabrics
 from topoopt.plan.plan import Plan
 from topoopt.plan.recorded import (

@@ -16,16 +16,16 @@ from topoopt.deploy.msccl_files import (
     msccl_files,
     next_hosts,
     reducing_groups,
-    rings_by_servers,
-    servers_of,
 )
 from topoopt.deploy.nccl_tuner import nccl_tuner
 from topoopt.deploy.pipeline_order import pipeline_csv
 from topoopt.deploy.tables import write_table
 from topoopt.deploy.torchtitan import PIPELINE_FILE, torchtitan
 from topoopt.plan.plan import Plan
+from topoopt.plan.rank_groups import servers_of
 from topoopt.plan.ranks import Rank, ranks_of
 from topoopt.plan.rebuild import rebuild
+from topoopt.plan.records import ring_orders
 from topoopt.problem.units import format_time
 from topoopt.topology.ring_links import ring_links
 
@@ -241,7 +241,7 @@ def _ring_notes(made: Deployment, ranks: list[Rank]) -> list[str]:
     In each of its channels a ring goes from host to next host, in the order of the group's ranks
     (connectRings in src/graph/connect.cc).
     """
-    rings = rings_by_servers(made.plan)
+    rings = ring_orders(made.plan.rings)
     groups = without = some = none = 0
     for group in reducing_groups(made.plan, ranks).values():
         servers = servers_of(group)

@@ -16,8 +16,17 @@ from topoopt.formats.msccl import ring_allgather, ring_allreduce, ring_reduce_sc
 from topoopt.formats.msccl_alltoall import routed_alltoall
 from topoopt.formats.msccl_blocks import MOST_STEPS
 from topoopt.plan.plan import Plan
+from topoopt.plan.rank_groups import (
+    copy_groups,
+    expert_groups,
+    groups_along,
+    servers_of,
+    sharing_groups,
+    token_groups,
+)
 from topoopt.plan.ranks import Rank, ring_ranks
 from topoopt.plan.rebuild import rebuild_fabric
+from topoopt.plan.records import ring_orders
 from topoopt.topology.ring_links import ring_links
 
 MOST_PATH_CHUNKS = 4
@@ -27,9 +36,10 @@ MOST_PATH_CHUNKS = 4
 def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[str, str]:
     """Return files of each group that reduces or exchanges over several servers.
 
-    Sharded optimizer states and weights are reduced and gathered in two collectives, all else in
-    one, over the rings wired for the group's servers. Groups without such rings take those that
-    the plan's simulation gives them, over its routes, as all-to-alls go.
+    Sharded optimizer states and weights are reduced and gathered in two collectives, all else,
+    such as one share in several copies, in one, over the rings wired for the group's servers.
+    Groups without such rings take those that the plan's simulation gives them, over its routes,
+    as all-to-alls go.
 
     Parameters
     ----------
@@ -39,13 +49,14 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
         What is left out is added.
     """
     asked = planned_layout(made.plan)
-    collectives = {"allreduce": ring_allreduce}
+    whole = collectives = {"allreduce": ring_allreduce}
     if asked is not None and asked[1].zero > 0:
         collectives = {"reduce-scatter": ring_reduce_scatter, "allgather": ring_allgather}
     orders = channels_by_servers(made)
     files: dict[str, str] = {}
     alike: dict[tuple[str, int], set[str]] = defaultdict(set)
     without = 0
+    copying = copying_groups(made.plan, ranks)
     for name, group in reducing_groups(made.plan, ranks).items():
         servers = servers_of(group)
         if len(servers) == 1:
@@ -55,15 +66,12 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
             chosen = rebuild_fabric(made.plan).rings_of(servers)
             orders[servers] = [tuple(order) for order in chosen]
         rings = ring_ranks(orders[servers], group)
-        for kind, write in collectives.items():
+        for kind, write in (whole if name in copying else collectives).items():
             text = write(f"{kind}-{name}", rings)
             files[f"msccl/{kind}-{name}.xml"] = text
             alike[kind, len(group)].add(text.replace(name, ""))
     if asked is not None:
-        job, layout = asked
-        groups = token_groups(layout, ranks) if layout.expert > 1 else {}
-        groups |= head_groups(job.model, layout, ranks)
-        files |= _alltoalls(made, groups, notes)
+        files |= _alltoalls(made, exchanging_groups(asked[0].model, asked[1], ranks), notes)
     if without:
         notes.append(
             f"MSCCL: the plan has no rings for {counted(without, 'group')} of ranks that reduce "
@@ -85,14 +93,6 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
     return files
 
 
-def rings_by_servers(plan: Plan) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
-    """Return the rings of each set of servers."""
-    orders: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
-    for ring in plan.rings:
-        orders[tuple(sorted(ring.order))].append(tuple(ring.order))
-    return dict(orders)
-
-
 def channels_by_servers(made: Deployment) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
     """Return a ring for each channel of each set of servers.
 
@@ -103,7 +103,7 @@ def channels_by_servers(made: Deployment) -> dict[tuple[int, ...], list[tuple[in
     ----------
     made : Deployment
     """
-    found = rings_by_servers(made.plan)
+    found = ring_orders(made.plan.rings)
     rings = [(servers, order) for servers, orders in found.items() for order in orders]
     free = Counter({step: len(ports) for step, ports in made.cabling.ports_to.items()})
     for _, order in rings:
@@ -124,16 +124,11 @@ def next_hosts(group: Sequence[Rank]) -> set[tuple[int, int]]:
     return set(ring_links(tuple(dict.fromkeys(rank.server for rank in group))))
 
 
-def servers_of(group: Sequence[Rank]) -> tuple[int, ...]:
-    """Return the servers of some ranks, ascending."""
-    return tuple(sorted({rank.server for rank in group}))
-
-
 def reducing_groups(plan: Plan, ranks: list[Rank]) -> dict[str, list[Rank]]:
     """Return the groups whose gradients are summed, by name.
 
     Data and context ranks of a stage, and if experts are spread those of them that have the same
-    experts; or replicas of operators.
+    experts, in each copy of sharded states, and all copies of a share; or replicas of operators.
 
     Parameters
     ----------
@@ -147,39 +142,38 @@ def reducing_groups(plan: Plan, ranks: list[Rank]) -> dict[str, list[Rank]]:
             for number, servers in enumerate(sorted(_replica_servers(plan)))
         }
     layout = asked[1]
-    found: dict[str, list[Rank]] = defaultdict(list)
-    for rank in sorted(ranks, key=lambda rank: (rank.place["pipeline"], rank.place["tensor"])):
-        found[f"stage{rank.place['pipeline']}-tensor{rank.place['tensor']}"].append(rank)
+    kinds = {"tensor": sharing_groups(layout, ranks)}
     if layout.expert > 1:
-        share = layout.expert_split * layout.expert
-        for rank in ranks:
-            place = _of_stage(layout, rank) % share
-            found[f"stage{rank.place['pipeline']}-experts{place}"].append(rank)
-    return {name: group for name, group in found.items() if len(group) > 1}
+        kinds["experts"] = expert_groups(layout, ranks)
+    return {
+        f"stage{stage}-{kind}{place}" + (f"-copy{copy}" if layout.replicate > 1 else ""): group
+        for kind, groups in kinds.items()
+        for (stage, place, copy), group in groups.items()
+        if len(group) > 1
+    } | copying_groups(plan, ranks)
 
 
-def token_groups(layout: Layout, ranks: list[Rank]) -> dict[str, list[Rank]]:
-    """Return the groups that exchange tokens, by name, as Megatron-LM orders experts' ranks.
-
-    Ranks of a stage count tensor innermost, then context, then data; of these the ones that split
-    an expert are next to each other, then come those with other experts.
+def copying_groups(plan: Plan, ranks: list[Rank]) -> dict[str, list[Rank]]:
+    """Return the groups that sum the gradients of one share over all copies, by name.
 
     Parameters
     ----------
-    layout : Layout
+    plan : Plan
     ranks : list of Rank
     """
-    split = layout.expert_split
-    found: dict[tuple[int, int, int], list[Rank]] = defaultdict(list)
-    for rank in ranks:
-        place = _of_stage(layout, rank)
-        key = rank.place["pipeline"], place // (split * layout.expert), place % split
-        found[key].append(rank)
-    return {f"stage{p}-group{g}-{s}": group for (p, g, s), group in sorted(found.items())}
+    asked = planned_layout(plan)
+    if asked is None or asked[1].replicate == 1:
+        return {}
+    return {
+        f"stage{stage}-tensor{tensor}-context{context}-share{share}": group
+        for (stage, tensor, context, share), group in copy_groups(asked[1], ranks).items()
+    }
 
 
-def head_groups(model: Transformer, layout: Layout, ranks: list[Rank]) -> dict[str, list[Rank]]:
-    """Return the groups that exchange heads of linear attention, by name.
+def exchanging_groups(
+    model: Transformer, layout: Layout, ranks: list[Rank]
+) -> dict[str, list[Rank]]:
+    """Return the groups that exchange tokens, or heads of linear attention, by name.
 
     Parameters
     ----------
@@ -187,18 +181,13 @@ def head_groups(model: Transformer, layout: Layout, ranks: list[Rank]) -> dict[s
     layout : Layout
     ranks : list of Rank
     """
-    stages = mixing_stages(model, layout, heads=True) if layout.context > 1 else ()
-    found: dict[tuple[int, int, int], list[Rank]] = defaultdict(list)
-    for rank in sorted(ranks, key=lambda rank: rank.place["context"]):
-        at = rank.place
-        if at["pipeline"] in stages:
-            found[at["pipeline"], at["data"], at["tensor"]].append(rank)
-    return {f"heads-stage{p}-data{d}-tensor{t}": found[p, d, t] for p, d, t in sorted(found)}
-
-
-def _of_stage(layout: Layout, rank: Rank) -> int:
-    at = rank.place
-    return at["tensor"] + layout.tensor * (at["context"] + layout.context * at["data"])
+    tokens = token_groups(layout, ranks) if layout.expert > 1 else {}
+    heads = mixing_stages(model, layout, heads=True) if layout.context > 1 else ()
+    return {f"stage{p}-group{g}-{s}": group for (p, g, s), group in tokens.items()} | {
+        f"heads-stage{p}-data{d}-tensor{t}": group
+        for (t, d, p), group in groups_along(ranks, ("context",)).items()
+        if p in heads
+    }
 
 
 def _alltoalls(

@@ -12,8 +12,8 @@ from topoopt.deploy.msccl_files import (
     channels_by_servers,
     next_hosts,
     reducing_groups,
-    servers_of,
 )
+from topoopt.plan.rank_groups import servers_of
 from topoopt.plan.ranks import Rank
 from topoopt.topology.ring_links import ring_links
 

@@ -7,12 +7,9 @@ from codesign_base.counted import counted
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.technician import label
 from topoopt.report.markup import element
-from topoopt.report.wiring import seats_of
+from topoopt.report.picture import RING_COLOURS
+from topoopt.report.wiring import curve, seats_of, spot
 
-# Distinct for readers of all kinds of colour vision (Okabe and Ito, 2008).
-_COLOURS = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800",
-)  # fmt: skip
 _SIZE, _RADIUS = 1000.0, 380.0
 
 
@@ -31,25 +28,23 @@ def cabling_svg(made: Deployment) -> str:
         # Parallel cables, and the two directions of a pair, are bent apart.
         twins[min(u, v), max(u, v)] += 1
         bend = 0.06 * twins[min(u, v), max(u, v)]
-        (x, y), (s, t) = _spot(angle[u]), _spot(angle[v])
-        mid = ((x + s) / 2 - bend * (t - y), (y + t) / 2 + bend * (s - x))
+        shape = curve(spot(angle[u], _RADIUS), spot(angle[v], _RADIUS), bend, 1)
         title = (
             f"{label(made, cable)}: {made.name(u)} {made.port((u, p)).interface} "
             f"{'to and from' if cable.both_ways else 'to'} "
             f"{made.name(v)} {made.port((v, q)).interface}"
         )
-        shape = f"M{x:.1f} {y:.1f}Q{mid[0]:.1f} {mid[1]:.1f} {s:.1f} {t:.1f}"
         lines.append(
             element(
                 "g", element("title", title),
                 element("g", element("path", d=shape), fill="none", stroke_width="2.5",
-                        stroke=_COLOURS[p % len(_COLOURS)],
+                        stroke=f"#{RING_COLOURS[p % len(RING_COLOURS)]}",
                         marker_end=None if cable.both_ways else "url(#tip)"),
                 id=f"cable-{number + 1}",
             )
         )  # fmt: skip
     for server in seats:
-        x, y = _spot(angle[server])
+        x, y = spot(angle[server], _RADIUS)
         far = (_RADIUS + 24) / _RADIUS
         cos = math.cos(angle[server])
         anchor = "middle" if abs(cos) < 0.2 else ("start" if cos > 0 else "end")
@@ -66,7 +61,7 @@ def cabling_svg(made: Deployment) -> str:
     )  # fmt: skip
     ports = [
         element("text", f"first end in port {p}", x="10", y=str(24 + 20 * place),
-                fill=_COLOURS[p % len(_COLOURS)])
+                fill=f"#{RING_COLOURS[p % len(RING_COLOURS)]}")
         for place, p in enumerate(sorted({cable.source[1] for cable in made.cabling.cables}))
     ]  # fmt: skip
     title = f"{counted(len(lines), 'cable')} of {counted(len(seats), 'server')}"
@@ -75,7 +70,3 @@ def cabling_svg(made: Deployment) -> str:
         ports, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {_SIZE:.0f} {_SIZE:.0f}",
         font_family="sans-serif", font_size="16",
     ) + "\n"  # fmt: skip
-
-
-def _spot(angle: float) -> tuple[float, float]:
-    return _SIZE / 2 + _RADIUS * math.cos(angle), _SIZE / 2 + _RADIUS * math.sin(angle)

@@ -33,9 +33,10 @@ def _name(text: str) -> str:
 
 
 def _interface(text: str) -> str:
-    if not _INTERFACE.fullmatch(text) or text in (".", "..", "lo"):
+    if not _INTERFACE.fullmatch(text) or text in (".", "..", "lo", "all", "default"):
         raise ValueError(
-            f"the interface {text!r} is not one of 1 to 15 letters, digits, dots and hyphens"
+            f"the interface {text!r} is not one of 1 to 15 letters, digits, dots and hyphens, and "
+            "other than lo, all and default"
         )
     return text
 

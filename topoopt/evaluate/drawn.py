@@ -71,6 +71,3 @@ def _best_drawn(
     by_rings = min(range(_DRAWS), key=lambda k: (*drawn[k][:2], k))
     by_hops = min(range(_DRAWS), key=lambda k: (drawn[k][1], drawn[k][0], k))
     return tuple(drawn[k][2] for k in dict.fromkeys((0, by_rings, by_hops)))
-
-
-__all__ = ["drawn_topologies"]

@@ -9,9 +9,9 @@ from routing.throughput_bounds import least_link_bytes, within_hops
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
+from topoopt.fabric.loads import demand_of, link_bytes
 from topoopt.fabric.reconfigurable import AnyFabric, least_time
 from topoopt.fabric.rotated import rotated_kinds
-from topoopt.fabric.tasks import given_demand, link_bytes
 from topoopt.fabric.windowed import WindowedCircuits
 
 # Pairs whose routes are made to see how many links all of them would have.
@@ -159,7 +159,7 @@ def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:
         Seconds, at most those of `busiest`.
     """
     busy = tasks.device_seconds().max(initial=0.0)
-    demand = given_demand(fabric, tasks)
+    demand = demand_of(fabric, tasks, chosen=False)
     load = (ecmp_link_bytes(fabric.network, demand) / fabric.network.capacity).max(initial=0.0)
     return float(max(busy, load)) * (1.0 - 1e-9)
 

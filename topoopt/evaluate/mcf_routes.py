@@ -15,7 +15,7 @@ from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes, tabled
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.tasks import link_bytes
+from topoopt.fabric.loads import link_bytes
 
 # The congestion is proven to be within this share of the least.
 _ACCURACY = 0.03

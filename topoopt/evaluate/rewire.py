@@ -46,8 +46,8 @@ from topoopt.evaluate.wiring_candidates import (
 from topoopt.evaluate.wirings import one_way, other_rings, wirings, with_rings
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_size
-from topoopt.fabric.tasks import transfer_pairs
 from topoopt.fabric.transport import PACKETS
+from topoopt.fabric.used_pairs import transfer_pairs
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
 

@@ -21,7 +21,8 @@ from routing.paths import (
 from routing.routes import Routes, tabled
 from topoopt.evaluate.mcf_routes import least_congestion_routes
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.tasks import demand_of, pairs_in_use
+from topoopt.fabric.loads import demand_of
+from topoopt.fabric.used_pairs import pairs_in_use
 from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology

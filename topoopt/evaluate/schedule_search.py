@@ -264,6 +264,3 @@ def _variants(schedule: Schedule, overlapping: bool, reduced: float, step: int) 
         sizes = [size for size in BUCKETS_BYTES if size < reduced]
         return [replace(schedule, bucket_bytes=size) for size in (None, *sizes)]
     return [replace(schedule, overlap=way) for way in (OVERLAPS if overlapping else ())]
-
-
-__all__ = ["Scheduled", "fused", "fused_schedules", "ordered", "plainly", "schedule_pairs"]

@@ -344,9 +344,3 @@ def _levels(rank: Ints) -> Ints:
     """Divide ranks into at most `LEVELS` levels of about as many tasks; equal ranks together."""
     cuts = np.sort(rank)[np.arange(1, LEVELS) * rank.size // LEVELS] if rank.size else rank
     return np.searchsorted(cuts, rank, side="right").astype(np.int64)
-
-
-__all__ = [
-    "ITERATIONS", "Simulated", "busiest_link", "chained_tasks", "ordered_tasks",
-    "simulate_schedule",
-]  # fmt: skip

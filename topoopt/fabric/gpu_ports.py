@@ -196,6 +196,3 @@ def _ports_taken(tasks: TaskGraph, ports: int) -> Flags:
     size = np.maximum(-(-(np.arange(1, most + 1) * ports) // most) - begin, 1)
     share[np.repeat(np.arange(most), size), spread(begin, size)] = True
     return np.asarray(found.astype(np.int64) @ share > 0)
-
-
-__all__ = ["GpuPorts"]

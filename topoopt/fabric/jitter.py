@@ -12,7 +12,7 @@ from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
-from topoopt.fabric.tasks import listing
+from topoopt.fabric.used_pairs import listing
 from topoopt.problem.seeds import SEEDS
 
 AMPLITUDE = 0.02

@@ -61,9 +61,9 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
     rows = hosts * hosts
     stream = tasks.first[reduces]
     if reduces.size:
-        streams = _streams(fabric, tasks, reduces)
-        begin[reduces] = streams.begin
-        end[reduces] = streams.end
+        volume[reduces], lag[reduces], cap[reduces], begin[reduces], end[reduces] = _streams(
+            fabric, tasks, reduces
+        )
     links, weights, capacity = fabric.rows.links, fabric.rows.weights, fabric.capacity
     if tasks.alike is not None:
         own = class_rows(fabric, tasks)
@@ -76,12 +76,9 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
     entries = int((end[moves] - begin[moves]).sum())
     if reduces.size:
         # Streams of one group with one cap share their rate, and so a row.
-        which, row = distinct(stream, streams.cap.view(np.int64))
+        which, row = distinct(stream, cap[reduces].view(np.int64))
         resource[reduces] = rows + row
         rows += which.size
-        lag[reduces] = streams.lag
-        cap[reduces] = streams.cap
-        volume[reduces] = streams.volume
         slots += which.size
         entries += int((end - begin)[reduces[which]].sum())
     priority, levels = np.zeros(tasks.tasks, dtype=np.int64), 1
@@ -204,16 +201,6 @@ def alone_seconds(
     return total
 
 
-class _Streams(NamedTuple):
-    """Collectives in the terms of the kernel."""
-
-    volume: Floats
-    lag: Floats
-    cap: Floats
-    begin: Ints
-    end: Ints
-
-
 def collective_rounds(fabric: Fabric, tasks: TaskGraph, reduces: Ints) -> tuple[Floats, Floats]:
     """Return how collectives are cut into rounds.
 
@@ -266,8 +253,10 @@ def _cut(fabric: Fabric, tasks: TaskGraph, reduces: Ints) -> _Cut:
     return _Cut(rounds, message, members, begin, end, lag, pace)
 
 
-def _streams(fabric: Fabric, tasks: TaskGraph, reduces: Ints) -> _Streams:
-    """Turn collectives into coupled streams.
+def _streams(
+    fabric: Fabric, tasks: TaskGraph, reduces: Ints
+) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """Return volume, lag, cap, and begin and end of the row of each collective as a stream.
 
     The rate of a stream is capped so that each round takes its bytes at the rate that an empty
     network gives, and the round's lag. One member needs no network.
@@ -278,14 +267,10 @@ def _streams(fabric: Fabric, tasks: TaskGraph, reduces: Ints) -> _Streams:
     idle = alone | (tasks.size[reduces] == 0.0)
     busy = np.where(idle, 1.0, wire)
     least = busy / pace + np.where(idle, 0.0, lag)
-    return _Streams(
-        volume=np.where(idle, 0.0, rounds * wire),
-        lag=np.where(idle, np.where(alone, 0.0, rounds * lag), 0.0),
-        # Without a lag the cap is what the links allow anyway.
-        cap=np.where(idle | (lag == 0.0), np.inf, busy / least),
-        begin=begin.astype(np.int64),
-        end=end.astype(np.int64),
-    )
+    volume = np.where(idle, 0.0, rounds * wire)
+    pause = np.where(idle, np.where(alone, 0.0, rounds * lag), 0.0)
+    # Without a lag the cap is what the links allow anyway.
+    return volume, pause, np.where(idle | (lag == 0.0), np.inf, busy / least), begin, end
 
 
 def _plain(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:

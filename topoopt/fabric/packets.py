@@ -13,7 +13,8 @@ from routing.routes import Routes
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import collective_rounds
-from topoopt.fabric.tasks import listing, never_ran, routed_tasks, starting_order
+from topoopt.fabric.tasks import never_ran, routed_tasks, starting_order
+from topoopt.fabric.used_pairs import listing
 from topoopt.problem.seeds import checked_seed
 
 MOST_TRAINS = 1e9

@@ -217,9 +217,3 @@ def seconds_per_byte(fabric: Fabric, tasks: TaskGraph) -> Floats:
     capacity = fabric.network.capacity[rows.resource[kept] - ports]
     np.maximum.at(slowest, of, rows.weight[kept] / capacity)
     return slowest
-
-
-__all__ = [
-    "Represented", "class_rows", "seconds_per_byte", "tasks_over", "tasks_within", "whole_size",
-    "whole_tasks",
-]  # fmt: skip

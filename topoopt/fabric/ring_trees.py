@@ -164,8 +164,3 @@ def rounds_of(
     rounds, message = rounds.copy(), message.copy()
     rounds[chosen], message[chosen] = waves[faster], wave[faster]
     return rounds, message
-
-
-__all__ = [
-    "NO_TREES", "ROUNDS_UP_TO", "RingTrees", "grown_trees", "ring_trees", "rounds_of",
-]  # fmt: skip

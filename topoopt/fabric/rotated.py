@@ -340,6 +340,3 @@ class _Folding:
             np.allclose(total, mean[self.orbit], _SAME, 0.0)
             and np.array_equal(members, np.tile(members[:step], whole.servers // step))
         )
-
-
-__all__ = ["for_each", "rotated_kinds", "rotated_tasks"]

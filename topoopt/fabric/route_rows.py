@@ -123,6 +123,3 @@ def _longer(array: npt.NDArray[_Scalar], used: int, room: int) -> npt.NDArray[_S
     longer = np.empty(room, array.dtype)
     longer[:used] = array[:used]
     return longer
-
-
-__all__ = ["RouteRows"]

@@ -4,9 +4,9 @@ from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, run_fluid
+from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.packets import PacketRun, run_packets
 from topoopt.fabric.represented import tasks_over, whole_tasks
-from topoopt.fabric.tasks import link_bytes
 from topoopt.fabric.timeline import Timeline
 
 MODELS = ("fluid", "packet")

@@ -32,8 +32,8 @@ from routing.network import NodePath
 from routing.pair_paths import pair_paths
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.orders import collective_rounds
-from topoopt.fabric.tasks import link_bytes
 from topoopt.fabric.timeline import Timeline
 from topoopt.formats.chakra_export import rounded_micros, untold
 from topoopt.formats.chakra_file import TraceNode, attributes, trace_bytes

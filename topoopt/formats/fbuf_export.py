@@ -110,8 +110,8 @@ def fbuf_of(
         )
     if (tasks.kind > TaskKind.ALLREDUCE).any() and not rounds:
         raise InputError(
-            "task graph: the .fbuf format knows no ReduceScatter or AllGather; write collectives "
-            "as rounds of messages"
+            "task graph: the .fbuf format knows no ReduceScatter or AllGather; give "
+            "--allreduce rounds"
         )
     kept = _kept(tasks, updates, rounds)
     if rounds:
@@ -211,14 +211,14 @@ def _kept(tasks: TaskGraph, updates: Updates, rounds: bool) -> Ints:
         raise InputError(
             f"task {int(np.argmax(waits & ~plain))} waits for an AllReduce, and other tasks for "
             "it; a .fbuf file cannot say what follows an AllReduce, so remove that dependency or "
-            "write collectives as rounds of messages"
+            "give --allreduce rounds"
         )
     if updates is Updates.REFUSE:
         seconds = tasks.size[waits].sum()
         raise InputError(
             f"{counted(int(waits.sum()), 'optimizer step waits', 'optimizer steps wait')} for an "
             f"AllReduce ({seconds * 1e3:.3g} ms in all); a .fbuf file cannot say what follows an "
-            "AllReduce, so have these updates omitted or write collectives as rounds of messages"
+            "AllReduce, so give --omit-updates or --allreduce rounds"
         )
     return np.flatnonzero(~waits)
 

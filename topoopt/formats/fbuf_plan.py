@@ -196,7 +196,7 @@ def _check_time(
         raise InputError(
             f"the file's iteration would take {format_time(there)} in the fluid model and the "
             f"plan's {format_time(here)}, because routes or rings of the plan do not fit the "
-            ".fbuf format; export it in the other form of AllReduces, or plan with confirm='packet'"
+            ".fbuf format; give the other --allreduce, or plan with --confirm packet"
         )
 
 

@@ -50,7 +50,7 @@ def message_routes(fabric: Fabric, tasks: TaskGraph, rings: Mapping[Group, Rings
                     raise InputError(
                         f"server {a} sends to {b} over other links along a ring of AllReduce group "
                         f"{brief(group)} than otherwise, and a .fbuf file has one route a pair; "
-                        "export AllReduces as rings, or plan with confirm='packet'"
+                        "give --allreduce rings, or plan with --confirm packet"
                     )
                 moved[a * hosts + b] = True
     if not moved.any():

@@ -8,10 +8,9 @@ place, in the one buffer that msccl-tools has for that.
 """
 
 from collections.abc import Callable, Sequence
-from xml.sax.saxutils import quoteattr
 
 from codesign_base import InputError
-from topoopt.formats.msccl_blocks import MOST_BYTES
+from topoopt.formats.msccl_blocks import Gpu, Step, algorithm
 
 _Rings = Sequence[Sequence[int]]
 Steps = list[tuple[str, int]]
@@ -86,27 +85,14 @@ def _file(
         if size < 2 or sorted(ring) != list(range(size)):
             raise InputError(f"ring {list(ring)} does not visit ranks 0 to {size - 1} once each")
     chunks = size * len(rings)
-    inputs, outputs = (chunks, 0) if buffer == "i" else (len(rings), chunks)
-    lines = [
-        f'<algo name={quoteattr(name)} proto="Simple" nchannels="{len(rings)}" '
-        f'nchunksperloop="{chunks}" ngpus="{size}" coll="{collective}" inplace="1" '
-        f'outofplace="0" minBytes="0" maxBytes="{MOST_BYTES}">'
-    ]
-    places = [{rank: place for place, rank in enumerate(ring)} for ring in rings]
-    for rank in range(size):
-        lines.append(f'  <gpu id="{rank}" i_chunks="{inputs}" o_chunks="{outputs}" s_chunks="0">')
-        for channel, ring in enumerate(rings):
-            place = places[channel][rank]
-            lines.append(
-                f'    <tb id="{channel}" send="{ring[(place + 1) % size]}" '
-                f'recv="{ring[place - 1]}" chan="{channel}">'
-            )
-            for number, (kind, part) in enumerate(steps(place, size)):
-                at = ring[part % size] * len(rings) + channel
-                lines.append(
-                    f'      <step s="{number}" type="{kind}" srcbuf="{buffer}" srcoff="{at}" '
-                    f'dstbuf="{buffer}" dstoff="{at}" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
-                )
-            lines.append("    </tb>")
-        lines.append("  </gpu>")
-    return "\n".join([*lines, "</algo>", ""])
+    gpus = [Gpu() for _ in range(size)]
+    for channel, ring in enumerate(rings):
+        for place, rank in enumerate(ring):
+            parts = [
+                (kind, (buffer, ring[part % size] * len(rings) + channel))
+                for kind, part in steps(place, size)
+            ]
+            ends = ring[(place + 1) % size], ring[place - 1], channel
+            gpus[rank].blocks[ends] = [Step(kind, at, at) for kind, at in parts]
+    held = (chunks, 0) if buffer == "i" else (len(rings), chunks)
+    return algorithm(name, collective, gpus, chunks, held, in_place=True, channels=len(rings))

@@ -27,8 +27,8 @@ ChunkPlace = tuple[str, int]
 At = tuple[int, int]
 """A thread block and a step of it."""
 
-Peers = tuple[int, int]
-"""The ranks that a thread block sends to and hears from; -1 if none."""
+Peers = tuple[int, int] | tuple[int, int, int]
+"""The ranks that a thread block sends to and hears from, -1 if none; and its channel, if given."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Gpu:
 
 def algorithm(
     name: str, collective: str, gpus: Sequence[Gpu], chunks: int, held: tuple[int, int],
-    *, in_place: bool,
+    *, in_place: bool, channels: int = 0,
 ) -> str:  # fmt: skip
     """Return an algorithm file.
 
@@ -84,8 +84,10 @@ def algorithm(
         Chunks of the input and of the output of a rank.
     in_place : bool
         Whether both are one buffer.
+    channels : int
+        Of blocks that name theirs; by default the fewest that leave none with too many blocks.
     """
-    channels = _channels(gpus)
+    channels = channels or _channels(gpus)
     lines = [
         f'<algo name={quoteattr(name)} proto="Simple" nchannels="{channels}" '
         f'nchunksperloop="{chunks}" ngpus="{len(gpus)}" coll="{collective}" '
@@ -117,6 +119,8 @@ def algorithm(
 
 def _channel(rank: int, ends: Peers, channels: int) -> int:
     """Return the channel of a block: both ends of a connection find the same."""
+    if len(ends) == 3:
+        return ends[2]
     return (rank + max(ends)) % channels if max(ends) >= 0 else 0
 
 

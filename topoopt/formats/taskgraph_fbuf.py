@@ -33,16 +33,13 @@ class FbufTasks:
     compute_devices : int
         The first devices of the graph are processors; the ones after serve transfers inside a
         node.
-    stored_groups : tuple of tuple of int
-        Distinct groups, members in the order in which the file lists them.
-    stored_group : int64 array, shape (tasks,)
-        Index into ``stored_groups`` of each AllReduce, -1 for other tasks.
+    orders : dict of tuple of int to tuple of int
+        The members of each AllReduce's group, in the order in which the file lists them first.
     """
 
     graph: TaskGraph
     compute_devices: int
-    stored_groups: tuple[Group, ...]
-    stored_group: Ints
+    orders: dict[Group, Group]
 
     def label(self, task: int) -> str:
         """Return what a trace calls a task."""
@@ -55,7 +52,7 @@ class FbufTasks:
                 return f"transfer inside server {graph.server_of_device[first]}"
             phase = Phase(graph.phase[task]).name.lower()
             return f"{phase} on server {graph.server_of_device[first]}"
-        if self.stored_group[task] < 0:
+        if graph.groups[first] not in self.orders:
             return "barrier"
         return f"AllReduce of {len(graph.groups[first])} servers"
 
@@ -116,7 +113,7 @@ def task_graph_of(file: FbufFile) -> FbufTasks:
     number[devices] = np.arange(devices.size)
 
     reduces = (kind == FbufTask.ALLREDUCE) | (kind == FbufTask.BARRIER)
-    stored_groups, stored_group, groups, group_of = _groups(file, index, device, place)
+    orders, groups, group_of = _groups(file, index, device, place)
     computes = ~crosses & ~reduces
     first = np.where(reduces, group_of, -1)
     first[computes] = number[device[computes]]
@@ -158,25 +155,24 @@ def task_graph_of(file: FbufFile) -> FbufTasks:
             ids=file.task_id[index].astype(np.int64),
         ),
         compute_devices=int(processors.size),
-        stored_groups=stored_groups,
-        stored_group=stored_group,
+        orders=orders,
     )
 
 
 def _groups(
     file: FbufFile, index: Ints, device: Ints, place: Ints
-) -> tuple[tuple[Group, ...], Ints, tuple[Group, ...], Ints]:
-    """Return distinct stored groups and each task's, then distinct sorted ones and each task's."""
-    stored: dict[Group, int] = {}
+) -> tuple[dict[Group, Group], tuple[Group, ...], Ints]:
+    """Return the stored order of each AllReduce's group, the sorted groups, and each task's."""
+    orders: dict[Group, Group] = {}
     groups: dict[Group, int] = {}
     which = np.full(index.size, -1, dtype=np.int64)
-    sorted_which = np.full(index.size, -1, dtype=np.int64)
     kind = file.task_type[index]
     for task in np.flatnonzero(kind == FbufTask.ALLREDUCE).tolist():
         members = tuple(file.nexts(index[task]).tolist())
-        which[task] = stored.setdefault(members, len(stored))
-        sorted_which[task] = groups.setdefault(tuple(sorted(members)), len(groups))
+        group = tuple(sorted(members))
+        orders.setdefault(group, members)
+        which[task] = groups.setdefault(group, len(groups))
     for task in np.flatnonzero(kind == FbufTask.BARRIER).tolist():
         node = int(place[device[task]]) if device[task] >= 0 else 0
-        sorted_which[task] = groups.setdefault((node,), len(groups))
-    return tuple(stored), which, tuple(groups), sorted_which
+        which[task] = groups.setdefault((node,), len(groups))
+    return orders, tuple(groups), which

@@ -18,7 +18,7 @@ from codesign_base.counted import counted
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.base.atomic import open_atomically
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.tasks import link_bytes
+from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.timeline import Timeline, critical_path
 from topoopt.problem.units import format_bandwidth
 

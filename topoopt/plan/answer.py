@@ -172,7 +172,7 @@ def _rings(plan: Plan) -> str:
     rings, what = plan.rings, ring_word(plan)
     if not rings:
         return "AllReduce rings along any links" if plan.allreduce_bytes else "no AllReduce rings"
-    groups = {tuple(sorted(ring.order)) for ring in rings}
+    groups = {ring.group for ring in rings}
     count = counted(len(rings), what)
     where = server_names(min(groups)) if len(groups) == 1 else f"{len(groups)} groups of servers"
     if plan.allreduce_bytes:

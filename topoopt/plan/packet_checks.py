@@ -48,6 +48,3 @@ def says_packets(plan: Plan, rebuilt: Rebuilt) -> bool:
     """Say whether such a plan states what packet trains take, if it was not interrupted."""
     family: Any = rebuilt.family
     return states_packets(family, plan.search.options, plan.cluster.servers)
-
-
-__all__ = ["check_packets", "says_packets"]

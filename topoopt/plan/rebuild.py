@@ -19,7 +19,7 @@ from topoopt.evaluate.scheduling import Simulated, simulate_schedule
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_tasks
 from topoopt.plan.plan import Plan
-from topoopt.plan.records import ScheduleRecord
+from topoopt.plan.records import ScheduleRecord, ring_orders
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.routing import Routing
 from topoopt.problem.schedule import Schedule
@@ -131,9 +131,6 @@ def rebuild_fabric(plan: Plan) -> Fabric:
     latency = np.array(table.latency_s, dtype=np.float64)
     if latency.size != pairs:
         raise InputError(f"routes: {latency.size} latencies for {counted(pairs, 'pair')}")
-    rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-    for ring in plan.rings:
-        rings.setdefault(tuple(sorted(ring.order)), []).append(tuple(ring.order))
     if plan.routing not in set(Routing):
         raise InputError(f"routing is {plan.routing!r}; expected one of {', '.join(Routing)}")
     routing = Routing(plan.routing)
@@ -151,7 +148,7 @@ def rebuild_fabric(plan: Plan) -> Fabric:
             listed,
             None if listed is None else transfer_router(network, routing),
         ),
-        {group: tuple(orders) for group, orders in rings.items()},
+        {group: tuple(orders) for group, orders in ring_orders(plan.rings).items()},
         allreduce_routes(network, whole, routing),
     )
 

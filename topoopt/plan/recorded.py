@@ -70,9 +70,9 @@ def ring_records(rings: Iterable[Ring]) -> list[RingRecord]:
     return sorted(records, key=ring_key)
 
 
-def ring_key(ring: RingRecord) -> tuple[list[int], int, list[int]]:
+def ring_key(ring: RingRecord) -> tuple[tuple[int, ...], int, list[int]]:
     """Return what rings are sorted by: their group, generator and order."""
-    return sorted(ring.order), ring.generator, ring.order
+    return ring.group, ring.generator, ring.order
 
 
 def ring_edges(rings: Iterable[RingRecord]) -> Counter[tuple[int, int]]:

@@ -1,5 +1,6 @@
 """The records that a plan file holds beside single values, with units in every name."""
 
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -65,6 +66,19 @@ class RingRecord:
 
     generator: Count
     order: list[Count]
+
+    @property
+    def group(self) -> tuple[int, ...]:
+        """The servers, sorted."""
+        return tuple(sorted(self.order))
+
+
+def ring_orders(rings: Iterable[RingRecord]) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
+    """Return the orders of the rings of each group of servers."""
+    found: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for ring in rings:
+        found.setdefault(ring.group, []).append(tuple(ring.order))
+    return found
 
 
 @checked(frozen=True, config=STRICT)

@@ -7,7 +7,7 @@ from parallelism.taskgraph import traffic_of
 from routing.paths import hop_distances
 from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.routed import NAMED, direct_fabric, plainest_routing
-from topoopt.fabric.tasks import recorded_routes
+from topoopt.fabric.used_pairs import recorded_routes
 from topoopt.plan.arithmetic import require_same
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
@@ -140,9 +140,7 @@ def _check_single_shortest(rebuilt: Rebuilt) -> None:
 
 def _topology(plan: Plan, rebuilt: Rebuilt) -> Topology:
     cluster = rebuilt.cluster
-    rings = tuple(
-        Ring(tuple(ring.order), ring.generator, tuple(sorted(ring.order))) for ring in plan.rings
-    )
+    rings = tuple(Ring(tuple(ring.order), ring.generator) for ring in plan.rings)
     return Topology(
         rebuilt.fabric.network,
         rings,

@@ -375,7 +375,7 @@ def ring_lines(plan: Plan) -> list[str]:
     """Return the AllReduce rings, a line for each group of servers."""
     groups: dict[tuple[int, ...], list[RingRecord]] = {}
     for ring in plan.rings:
-        groups.setdefault(tuple(sorted(ring.order)), []).append(ring)
+        groups.setdefault(ring.group, []).append(ring)
     return [
         f"  rings over {len(members)} ({server_names(members)}): {_rings(rings)}"
         for members, rings in groups.items()

@@ -84,7 +84,7 @@ def check_rings(plan: Plan, rebuilt: Rebuilt) -> None:
             if used[a, b] > network.multiplicity[network.link(a, b)]:
                 raise InputError(f"more rings use link {a}->{b} than it has cables")
 
-    rings = [Ring(tuple(r.order), r.generator, tuple(sorted(r.order))) for r in plan.rings]
+    rings = [Ring(tuple(r.order), r.generator) for r in plan.rings]
     for ring, again in zip(plan.rings, labelled(rings), strict=True):
         if ring.generator != again.generator:
             raise InputError(
@@ -104,11 +104,10 @@ def _check_steps(ring: RingRecord, places: dict[tuple[int, ...], dict[int, int]]
     cycles = math.gcd(ring.generator, size)
     if cycles != 1:
         raise InputError(f"ring +{ring.generator} over {size} servers is {cycles} cycles, not one")
-    group = tuple(sorted(order))
-    if group not in places:
+    if ring.group not in places:
         seats = ring_places(order, ring.generator)
-        places[group] = {server: position for position, server in enumerate(seats)}
-    place = places[group]
+        places[ring.group] = {server: position for position, server in enumerate(seats)}
+    place = places[ring.group]
     for a, b in ring_links(order):
         if (place[b] - place[a]) % size != ring.generator:
             raise InputError(f"ring +{ring.generator} goes {a}->{b}, which is another step")

@@ -12,7 +12,7 @@ from topoopt.plan.ranks import Rank
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.markup import Html, element
 from topoopt.report.rank_groups import RankGroups, rank_numbers, wires_of
-from topoopt.report.wiring import MOST_LINKS, label_step, seats_of
+from topoopt.report.wiring import MOST_LINKS, label_step, seats_of, spot
 
 SHADES = 6
 """Shades of stages in the style sheet."""
@@ -199,7 +199,7 @@ def _stages(layout: Layout) -> Html:
 def _number(number: int, angle: float, size: float, shade: int) -> Html:
     """Return a rank's number along the radius, never upside down."""
     radius = 0.5 * (_INNER + _OUTER)
-    x, y = _spot(angle, radius)
+    x, y = spot(angle, radius)
     turn = math.degrees(angle)
     turn += 180.0 if math.cos(angle) < -1e-9 else 0.0
     return element(
@@ -209,7 +209,7 @@ def _number(number: int, angle: float, size: float, shade: int) -> Html:
 
 
 def _label(server: int, angle: float, radius: float) -> Html:
-    x, y = _spot(angle, radius + 8.0)
+    x, y = spot(angle, radius + 8.0)
     return element("text", str(server), x=f"{x:.1f}", y=f"{y:.1f}")
 
 
@@ -217,14 +217,10 @@ def _thickness(lines: int) -> float:
     return min(1.0, max(0.3, math.sqrt(96 / max(lines, 1))))
 
 
-def _spot(angle: float, radius: float) -> tuple[float, float]:
-    return _MIDDLE + radius * math.cos(angle), _MIDDLE + radius * math.sin(angle)
-
-
 def _sector(start: float, end: float, inner: float, outer: float) -> str:
     wide = int(end - start > math.pi)
-    (a, b), (c, d) = _spot(start, outer), _spot(end, outer)
-    (e, f), (g, h) = _spot(end, inner), _spot(start, inner)
+    (a, b), (c, d) = spot(start, outer), spot(end, outer)
+    (e, f), (g, h) = spot(end, inner), spot(start, inner)
     return (
         f"M{a:.1f} {b:.1f}A{outer:g} {outer:g} 0 {wide} 1 {c:.1f} {d:.1f}"
         f"L{e:.1f} {f:.1f}A{inner:g} {inner:g} 0 {wide} 0 {g:.1f} {h:.1f}Z"
@@ -232,7 +228,7 @@ def _sector(start: float, end: float, inner: float, outer: float) -> str:
 
 
 def _arc(start: float, end: float, radius: float) -> str:
-    (a, b), (c, d) = _spot(start, radius), _spot(end, radius)
+    (a, b), (c, d) = spot(start, radius), spot(end, radius)
     wide = int(end - start > math.pi)
     return f"M{a:.1f} {b:.1f}A{radius:g} {radius:g} 0 {wide} 1 {c:.1f} {d:.1f}"
 
@@ -244,8 +240,8 @@ def _chord(source: int, target: int, servers: int, kind: int) -> str:
     """
     each = 2.0 * math.pi / servers
     shift = each * (0.5 + 0.07 * (kind - 2.0))
-    x, y = _spot(each * source + shift - 0.5 * math.pi, _INNER - 6.0)
-    u, v = _spot(each * target + shift - 0.5 * math.pi, _INNER - 6.0)
+    x, y = spot(each * source + shift - 0.5 * math.pi, _INNER - 6.0)
+    u, v = spot(each * target + shift - 0.5 * math.pi, _INNER - 6.0)
     far = math.hypot(u - x, v - y) / (2.0 * _INNER)
     pull = 0.25 + 0.35 * (1.0 - far)
     bend = 0.05

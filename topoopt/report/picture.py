@@ -12,13 +12,13 @@ from topoopt.plan.plan import Plan
 from topoopt.report.markup import Html, element
 from topoopt.report.wiring import draw, wiring_svg
 
-# The colours of rings that the colour-blind can tell, on light and dark pages alike.
-_COLOURS = ("0072b2", "e69f00", "009e73", "d55e00", "c7699b", "b0a000", "7a5ea8", "56a8d8")
+RING_COLOURS = ("0072b2", "e69f00", "009e73", "d55e00", "c7699b", "b0a000", "7a5ea8", "56a8d8")
+"""Those that the colour-blind can tell, on light and dark pages alike."""
 _STYLE = (
     "path{fill:none;stroke:#7b8894;stroke-width:2.5}circle,rect{fill:#fff;stroke:#4d5b69;"
     "stroke-width:3}rect{fill:#dfe6ec}text{fill:#7b8894;font:24px system-ui,sans-serif;"
     "text-anchor:middle;dominant-baseline:central}"
-    + "".join(f".r{i}{{stroke:#{colour}}}" for i, colour in enumerate(_COLOURS))
+    + "".join(f".r{i}{{stroke:#{colour}}}" for i, colour in enumerate(RING_COLOURS))
 )
 _SIDE, _RADIUS = 1000.0, 430.0
 

@@ -1,6 +1,6 @@
 """The groups of a layout's ranks that exchange data, and the links that they do it over."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -11,9 +11,14 @@ from parallelism.transformers.layout import LOOPED, Layout
 from parallelism.transformers.stages import mixing_stages
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.rings import pair_loads
+from topoopt.plan.rank_groups import (
+    copy_groups,
+    groups_along,
+    servers_of,
+    sharing_groups,
+    token_groups,
+)
 from topoopt.plan.ranks import Rank
-
-Groups = list[tuple[Rank, ...]]
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,7 @@ class RankGroups:
     name : {"tensor", "context", "expert", "data", "copies", "pipeline"}
     what : str
         What they exchange.
-    groups : list of tuple of Rank
+    groups : list of list of Rank
         Of at least two ranks each.
     rings, pairs : frozenset of int
         Stages whose groups send along rings, and whose ranks each send to every other.
@@ -33,14 +38,14 @@ class RankGroups:
 
     name: str
     what: str
-    groups: Groups
+    groups: list[list[Rank]]
     rings: frozenset[int] = frozenset()
     pairs: frozenset[int] = frozenset()
 
     @property
     def servers(self) -> list[tuple[int, ...]]:
         """Sorted servers of each group."""
-        return [tuple(sorted({rank.server for rank in group})) for group in self.groups]
+        return [servers_of(group) for group in self.groups]
 
 
 def kinds_of(model: Transformer, layout: Layout, ranks: list[Rank]) -> list[RankGroups]:
@@ -63,87 +68,19 @@ def kinds_of(model: Transformer, layout: Layout, ranks: list[Rank]) -> list[Rank
         *([passed] if passed else []),
         *(["heads of linear attention, all to all"] if heads else []),
     ]
+    along = {axis: groups_along(ranks, (axis,)) for axis in ("tensor", "context", "pipeline")}
     kinds = [
-        RankGroups("tensor", "activations in every layer", groups_along(ranks, ("tensor",)), every),
-        RankGroups("context", "; ".join(what), groups_along(ranks, ("context",)), keys, heads),
+        RankGroups("tensor", "activations in every layer", [*along["tensor"].values()], every),
+        RankGroups("context", "; ".join(what), [*along["context"].values()], keys, heads),
         RankGroups("expert", "tokens, all to all",
-             expert_groups(layout, ranks) if layout.expert > 1 else [], pairs=every),
-        RankGroups("data", "gradients and weights", sharing_groups(layout, ranks), every),
+             [*token_groups(layout, ranks).values()], pairs=every),
+        RankGroups("data", "gradients and weights",
+             [*sharing_groups(layout, ranks).values()], every),
         RankGroups("copies", "gradients of the same share of each copy",
-             sharing_groups(layout, ranks, across=True), every),
-        RankGroups("pipeline", "activations between stages", groups_along(ranks, ("pipeline",))),
+             [*copy_groups(layout, ranks).values()], every),
+        RankGroups("pipeline", "activations between stages", [*along["pipeline"].values()]),
     ]  # fmt: skip
     return [kind for kind in kinds if kind.groups and len(kind.groups[0]) > 1]
-
-
-def groups_along(ranks: Iterable[Rank], axes: Sequence[str]) -> Groups:
-    """Return the ranks that differ in the given axes only.
-
-    Parameters
-    ----------
-    ranks : iterable of Rank
-    axes : sequence of str
-        Of "tensor", "context", "data" and "pipeline".
-
-    Returns
-    -------
-    list of tuple of Rank
-        Every rank is in one group.
-    """
-    return _by(ranks, lambda place: tuple(at for axis, at in place.items() if axis not in axes))
-
-
-def expert_groups(layout: Layout, ranks: Iterable[Rank]) -> Groups:
-    """Return the ranks of a stage that hold all of its experts once.
-
-    Parameters
-    ----------
-    layout : Layout
-    ranks : iterable of Rank
-
-    Returns
-    -------
-    list of tuple of Rank
-        Of a stage each next ``layout.expert_ranks`` ranks in the order of data and, within,
-        context, each with all of its tensor ranks.
-    """
-
-    def key(place: dict[str, int]) -> tuple[int, ...]:
-        flat = place["data"] * layout.context + place["context"]
-        return place["pipeline"], flat // layout.expert_ranks
-
-    return _by(ranks, key)
-
-
-def sharing_groups(layout: Layout, ranks: Iterable[Rank], *, across: bool = False) -> Groups:
-    """Return the ranks that share the states of a copy, or that have the same share of each.
-
-    Parameters
-    ----------
-    layout : Layout
-    ranks : iterable of Rank
-    across : bool
-        Those of all copies that have the same share.
-
-    Returns
-    -------
-    list of tuple of Rank
-    """
-    each = layout.data // layout.replicate
-
-    def key(place: dict[str, int]) -> tuple[int, ...]:
-        copy, within = divmod(place["data"], each)
-        own = (within, place["context"]) if across else (copy,)
-        return place["pipeline"], place["tensor"], *own
-
-    return _by(ranks, key)
-
-
-def _by(ranks: Iterable[Rank], key: Callable[[dict[str, int]], tuple[int, ...]]) -> Groups:
-    found: dict[tuple[int, ...], list[Rank]] = {}
-    for rank in ranks:
-        found.setdefault(key(rank.place), []).append(rank)
-    return [tuple(group) for group in found.values()]
 
 
 def rank_numbers(group: Sequence[Rank]) -> str:
@@ -180,7 +117,7 @@ def wires_of(kind: RankGroups, layout: Layout, fabric: Fabric) -> tuple[int, ...
         if stage in kind.rings:
             ringed[servers] = None
         if kind.name == "pipeline":
-            after = group[1:] + (group[:1] if layout.schedule in LOOPED else ())
+            after = group[1:] + group[: layout.schedule in LOOPED]
             for a, b in zip(group, after, strict=False):
                 pairs |= {(a.server, b.server), (b.server, a.server)}
     for servers in ringed:

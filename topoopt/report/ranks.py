@@ -69,7 +69,7 @@ def _group_table(plan: Plan, kinds: list[RankGroups]) -> Html:
 def _wires(plan: Plan, servers: tuple[int, ...], *, sums: bool) -> str:
     if len(servers) == 1:
         return "links inside a server"
-    rings = sum(tuple(sorted(ring.order)) == servers for ring in plan.rings)
+    rings = sum(ring.group == servers for ring in plan.rings)
     if sums and rings:
         return f"{counted(rings, 'ring')} of their own"
     return "the plan's routes"

@@ -97,7 +97,10 @@ def wiring_svg(plan: Plan, drawing: Drawing, load: Floats | None = None) -> Html
         As in `draw`; widths and classes follow it.
     """
     servers = plan.cluster.servers
-    spot = {server: _spot(place, servers) for place, server in enumerate(drawing.seats)}
+    at = {
+        server: spot(2.0 * math.pi * place / servers - 0.5 * math.pi, _RADIUS)
+        for place, server in enumerate(drawing.seats)
+    }
     top = float(load.max()) if load is not None and load.size and load.max() > 0.0 else 1.0
     digits = 1 if servers <= 64 else 0
     # Lines get thinner where they are many, so that they do not run into one area.
@@ -108,13 +111,13 @@ def wiring_svg(plan: Plan, drawing: Drawing, load: Floats | None = None) -> Html
         level = 2 if load is None else min(int(_LEVELS * load[index] / top), _LEVELS - 1)
         rings = drawing.rings[index]
         colour = f"r{rings[0] % COLOURS}" if rings else "rn"
-        shape = _curve(spot[link.source], spot[link.target], digits)
+        shape = curve(at[link.source], at[link.target], 0.07, digits)
         paths.append(element("path", d=shape, class_=f"{colour} l{level}", data_l=index))
     size = max(1.2, min(15.0, 0.55 * math.pi * _RADIUS / servers))
     every = label_step(servers)
     dots, names = [], []
     for place, server in enumerate(drawing.seats):
-        x, y = spot[server]
+        x, y = at[server]
         dots.append(element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{size:.1f}", data_s=server))
         if place % every == 0:
             far = (_RADIUS + size + 8.0 + 7.0 * len(str(servers))) / _RADIUS
@@ -303,15 +306,14 @@ def _busiest(found: Evaluation, use: Floats) -> Html:
     return table(head, rows, caption="The busiest links of the iteration")
 
 
-def _spot(place: int, count: int) -> tuple[float, float]:
-    angle = 2.0 * math.pi * place / count - 0.5 * math.pi
-    return _MIDDLE + _RADIUS * math.cos(angle), _MIDDLE + _RADIUS * math.sin(angle)
+def spot(angle: float, radius: float) -> tuple[float, float]:
+    """Return where an angle is on a circle about the middle of a drawing."""
+    return _MIDDLE + radius * math.cos(angle), _MIDDLE + radius * math.sin(angle)
 
 
-def _curve(start: tuple[float, float], end: tuple[float, float], digits: int) -> str:
+def curve(start: tuple[float, float], end: tuple[float, float], bend: float, digits: int) -> str:
     """Return a chord, bent to its right so that both directions of a pair can be seen."""
     (x, y), (u, v) = start, end
-    bend = 0.07
     middle = ((x + u) / 2 - bend * (v - y), (y + v) / 2 + bend * (u - x))
     points = [f"{value:.{digits}f}" for value in (x, y, *middle, u, v)]
     return f"M{points[0]} {points[1]}Q{' '.join(points[2:])}"

@@ -61,6 +61,3 @@ def crossed(
                 best = time
                 found.append(replace(pair, strategy=other, time=time, origin="search"))
     return found
-
-
-__all__ = ["crossed"]

@@ -405,6 +405,3 @@ class LayoutSearch:
         first = sorted(firsts.values(), key=ideal_s)
         tried = dict.fromkeys([*alike, *first, *self.placed[:_COMPARED]])
         return [(one.placement, one.ideal_s) for one in tried]
-
-
-__all__ = ["LayoutSearch"]

@@ -25,7 +25,7 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.tasks import link_bytes
+from topoopt.fabric.loads import link_bytes
 from topoopt.problem.effort import Stages
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import packet_time

@@ -216,16 +216,3 @@ def compared_on(
         [{"fabric": fabric, "placed": placed, **half} for fabric in fabrics for half in halves],
     )
     return [tasks[i : i + len(halves)] for i in range(0, len(tasks), len(halves))]
-
-
-__all__ = [
-    "Fastest",
-    "Placed",
-    "by_hops",
-    "compared_on",
-    "fastest_on",
-    "hopped_s",
-    "ideal_s",
-    "placed_on_switch",
-    "switched_s",
-]

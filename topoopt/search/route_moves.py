@@ -21,7 +21,7 @@ from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.tasks import demand_of
+from topoopt.fabric.loads import demand_of
 from topoopt.problem.routing import Routing
 
 # Simulations for one of them at most, and paths of one server pair that are tried.

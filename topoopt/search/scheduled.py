@@ -124,6 +124,3 @@ def _moved(search: Search, problem: Problem, pair: Pair, most: float) -> Pair:
     if moves.best == pair.strategy:
         return pair
     return replace(pair, strategy=moves.best, time=moves.best_time, origin="search")
-
-
-__all__ = ["in_microbatches", "scheduled_search"]

@@ -305,6 +305,3 @@ def _new(kinds: set[tuple[object, ...]], layout: Layout) -> bool:
     known = kind in kinds
     kinds.add(kind)
     return not known
-
-
-__all__ = ["Candidate", "Survey", "diverse", "survey"]

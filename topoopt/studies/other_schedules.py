@@ -204,6 +204,3 @@ def _loads(network: Network, gather: Forest, scatter: Forest) -> Floats:
 
 def _score(fabric: Fabric, tasks: TaskGraph) -> float:
     return float(score(fabric, tasks_over(fabric, tasks)))
-
-
-__all__ = ["GroupRate", "at_once", "group_rates", "separate_network_seconds", "trees_seconds"]

@@ -212,12 +212,7 @@ def fbuf_workload(file: FbufFile, name: str) -> Workload:
         latency=None,
         direct=file.switches == 0 and bool(file.conn_source.size),
         own_fabric=lambda rate, latency: fabric_of(file, latency, name, rate),
-        # Reversed, so that of two orders of one group the first counts.
-        orders={
-            tuple(sorted(group)): (group,)
-            for group in reversed(found.stored_groups)
-            if len(group) > 1
-        },
+        orders={group: (order,) for group, order in found.orders.items() if len(group) > 1},
     )
 
 

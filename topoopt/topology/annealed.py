@@ -114,9 +114,8 @@ def annealed(
         )
     rings, rest = _ringed(servers, degree, both_ways, seed)
     wiring = Wiring(servers, degree, ports)
-    everyone = tuple(range(servers))
     for ring in rings:
-        wiring.add_cycle(everyone, ring)
+        wiring.add_cycle(ring)
     wiring.cables += rest
     return wiring.network("annealed", bandwidth, latency), labelled(wiring.rings)
 

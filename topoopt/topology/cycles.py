@@ -86,10 +86,7 @@ def _around(
     everyone = tuple(range(wiring.servers))
     (order, after) = orders
     while wiring.free(everyone) >= wiring.ring_ports(everyone):
-        wiring.add_cycle(everyone, order)
+        wiring.add_cycle(order)
         order, after = after, order
     wiring.fill()
     return topology_of(wiring, wiring.degree, bandwidth, latency)
-
-
-__all__ = ["cycle_wirings", "one_way_wirings"]

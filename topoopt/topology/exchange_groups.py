@@ -150,7 +150,7 @@ def _wire_groups(wiring: Wiring, groups: tuple[Group, ...], inside: int) -> None
         if graph is None:
             continue
         for ring in graph.rings:
-            wiring.add_cycle(group, tuple(group[v] for v in ring))
+            wiring.add_cycle(tuple(group[v] for v in ring))
         among = np.ix_(group, group)
         wiring.cables[among] += graph.cables
         members = list(group)
@@ -235,6 +235,3 @@ def join_groups(wiring: Wiring, transfers: Floats, groups: tuple[Group, ...]) ->
         if wiring.bidirectional:
             wiring.cables[j, i] += 1
             there[b, a] += 1
-
-
-__all__ = ["exchange_groups", "exchange_wirings", "join_groups"]

@@ -159,6 +159,3 @@ def _mean_distance(cables: Ints) -> float | None:
     n = cables.shape[0]
     total = float(hops.sum())
     return total / (n * (n - 1)) if np.isfinite(total) else None
-
-
-__all__ = ["GroupGraph", "full_mesh_graph", "near_mesh"]

@@ -43,7 +43,7 @@ def wire_rings(
             wiring.seat(chooser.arrange(group, wanted))
             cycles = chooser.cycles(wiring.seats(group), wanted)
             for order in cycles:
-                wiring.add_cycle(group, order)
+                wiring.add_cycle(order)
             left[members] -= each * len(cycles)
             wanted -= len(cycles)
         more = chooser.steps(wiring.seats(group), wanted + len(there), there) if wanted else ()

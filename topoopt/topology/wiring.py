@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def is_strongly_connected(cables: Ints) -> bool:
     return bool(count == 1)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ring:
     """An AllReduce ring that is wired: each member has a link to the next.
 
@@ -38,13 +39,15 @@ class Ring:
         The step p: each member is p places after the one before, in the places that all
         rings of the group share (the sorted group, unless the servers were seated otherwise).
         0: a cycle of no single step.
-    group : tuple of int
-        The same servers, sorted.
     """
 
     members: tuple[int, ...]
     generator: int
-    group: tuple[int, ...]
+
+    @cached_property
+    def group(self) -> tuple[int, ...]:
+        """The servers, sorted."""
+        return tuple(sorted(self.members))
 
 
 def labelled(rings: Sequence[Ring]) -> tuple[Ring, ...]:
@@ -121,22 +124,22 @@ class Wiring:
 
     def add_ring(self, group: tuple[int, ...], generator: int) -> None:
         """Wire the ring +p over a sorted group; in bidirectional mode this also gives -p."""
-        self.add_cycle(group, ring_order(self.seats(group), generator), generator)
+        self.add_cycle(ring_order(self.seats(group), generator), generator)
 
-    def add_cycle(self, group: tuple[int, ...], order: tuple[int, ...], generator: int = 0) -> None:
+    def add_cycle(self, order: tuple[int, ...], generator: int = 0) -> None:
         """Wire a ring in any order of its members; in bidirectional mode also its reverse."""
         members = np.array(order, dtype=np.int64)
         following = np.roll(members, -1)
-        self.rings.append(Ring(order, generator, group))
+        self.rings.append(Ring(order, generator))
         self.cables[members, following] += 1
-        taken = self.ring_ports(group)
+        taken = self.ring_ports(order)
         self.free_out[members] -= taken
         if not self.bidirectional:
             self.free_in[members] -= taken
-        elif len(group) > 2:
+        elif len(order) > 2:
             self.cables[following, members] += 1
-            reverse = len(group) - generator if generator else 0
-            self.rings.append(Ring((order[0], *reversed(order[1:])), reverse, group))
+            reverse = len(order) - generator if generator else 0
+            self.rings.append(Ring((order[0], *reversed(order[1:])), reverse))
 
     def next_matching(self, demand: Floats) -> list[tuple[int, int]]:
         """Return the maximum-weight matching of the servers that have free ports."""

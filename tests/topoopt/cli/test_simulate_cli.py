@@ -295,7 +295,7 @@ def test_exports(place):
     assert "fbuf written to y" in text and "optimizer steps that wait for an AllReduce" in text
     message = refused("export", "plan.json", "--format", "fbuf", "--allreduce", "rings", "-o", "x",
                       directory=place)  # fmt: skip
-    assert "give --omit-updates or give --allreduce rounds" in message
+    assert "give --omit-updates or --allreduce rounds" in message
     assert not (place / "x").exists()
     text = run("export", "plan.json", "--format", "fbuf", "-o", "rounds.fbuf", directory=place)
     assert "messages, round by round" in text and "left out" not in text

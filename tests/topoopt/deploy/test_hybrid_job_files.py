@@ -22,7 +22,7 @@ from topoopt.deploy import job_files as job_files_of
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.launch import megatron
 from topoopt.deploy.launch_exports import exported
-from topoopt.deploy.msccl_files import head_groups
+from topoopt.deploy.msccl_files import exchanging_groups
 from topoopt.deploy.torchtitan import torchtitan
 from topoopt.plan.ranks import ranks_of
 
@@ -344,10 +344,10 @@ def test_context_groups_get_files_of_all_to_alls_in_stages_with_linear_layers():
     layout = Layout(tensor=2, context=2, data=2, pipeline=2)
     plan = some_plan()
     record = replace(plan.parallelization, layout=layout, order=AXES)
-    groups = head_groups(model, layout, ranks_of(replace(plan, parallelization=record)))
+    groups = exchanging_groups(model, layout, ranks_of(replace(plan, parallelization=record)))
     assert {name: [rank.number for rank in group] for name, group in groups.items()} == {
         "heads-stage0-data0-tensor0": [0, 2], "heads-stage0-data0-tensor1": [1, 3],
         "heads-stage0-data1-tensor0": [4, 6], "heads-stage0-data1-tensor1": [5, 7],
     }  # fmt: skip
-    assert not head_groups(model, replace(layout, context=1, data=4), ranks_of(plan))
-    assert not head_groups(LIGHTNING, layout, ranks_of(plan))
+    assert not exchanging_groups(model, replace(layout, context=1, data=4), ranks_of(plan))
+    assert not exchanging_groups(LIGHTNING, layout, ranks_of(plan))

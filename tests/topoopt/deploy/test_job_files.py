@@ -4,6 +4,7 @@ import csv
 import io
 import itertools
 import os
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -27,7 +28,8 @@ from parallelism.transformers.presets import get_transformer
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.job_files import _deepep_notes, _ring_notes, job_files
 from topoopt.deploy.launch import planned_layout
-from topoopt.deploy.msccl_files import chunk_paths, token_groups
+from topoopt.deploy.msccl_files import chunk_paths, reducing_groups
+from topoopt.plan.rank_groups import token_groups
 from topoopt.plan.ranks import ranks_of, ring_ranks
 from topoopt.plan.rebuild import rebuild_fabric
 
@@ -282,6 +284,31 @@ def test_expert_groups_are_those_of_megatron(tensor, split):
     expected = {tuple(row) for row in np.moveaxis(grid, 2, -1).reshape(-1, 8)}
     found = token_groups(layout, ranks)
     assert {tuple(rank.number for rank in group) for group in found.values()} == expected
+
+
+def test_copies_of_sharded_states_sum_their_shares_apart():
+    """Of an array in the order stage, copy, share, context, tensor; experts take tensor ranks."""
+    plan = pipelined_plan()
+    layout = Layout(
+        tensor=2, context=2, data=4 * plan.job.server.gpus, pipeline=2, expert=2, zero=3,
+        replicate=2,
+    )  # fmt: skip
+    plan = replace(plan, parallelization=replace(plan.parallelization, layout=layout, order=AXES))
+    grid = np.arange(layout.gpus).reshape(2, 2, layout.data // 2, 2, 2)
+    kinds = {
+        "stage.-tensor.-copy.": np.moveaxis(grid, -1, 2).reshape(8, -1),
+        "stage.-experts.-copy.": np.moveaxis(
+            grid.reshape(2, 2, -1, 4), -1, 2
+        ).reshape(16, -1),
+        "stage.-tensor.-context.-share.*": np.moveaxis(grid, 1, -1).reshape(-1, 2),
+    }  # fmt: skip
+    found = reducing_groups(plan, ranks_of(plan))
+    for pattern, expected in kinds.items():
+        groups = [group for name, group in found.items() if re.fullmatch(pattern, name)]
+        assert sorted([rank.number for rank in group] for group in groups) == sorted(
+            expected.tolist()
+        )
+    assert len(found) == sum(map(len, kinds.values()))
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,11 @@ from small_layouts import lone_layout_plan, shared_moe_plan
 from small_plans import shared_layout_plan, shared_plan
 
 from topoopt.deploy.deployment import deployment
-from topoopt.deploy.msccl_files import (
-    channels_by_servers,
-    reducing_groups,
-    rings_by_servers,
-    servers_of,
-)
+from topoopt.deploy.msccl_files import channels_by_servers, reducing_groups
 from topoopt.deploy.nccl_tuner import TUNED, nccl_tuner
+from topoopt.plan.rank_groups import servers_of
 from topoopt.plan.ranks import ranks_of
+from topoopt.plan.records import RingRecord, ring_orders
 
 
 def chosen(text, kind, size, nodes, ranks):
@@ -88,13 +85,13 @@ def test_a_server_alone_has_a_table():
 def test_channels_fill_cables_and_no_more(orders, numbers):
     pairs = itertools.permutations(range(4), 2)
     cables = {pair: list(range(number)) for pair, number in zip(pairs, numbers, strict=True)}
-    rings = [SimpleNamespace(order=order) for order in orders]
+    rings = [RingRecord(0, list(order)) for order in orders]
     plan, cabling = SimpleNamespace(rings=rings), SimpleNamespace(ports_to=cables)
     made = SimpleNamespace(plan=plan, cabling=cabling)
     ((servers, channels),) = channels_by_servers(made).items()
     assert servers == (0, 1, 2, 3)
     # Every ring of the plan is a channel, and they come in the plan's order.
-    assert channels[: len(orders)] == rings_by_servers(plan)[servers]
+    assert channels[: len(orders)] == ring_orders(plan.rings)[servers]
 
     def steps(order):
         return list(zip(order, (*order[1:], order[0]), strict=True))

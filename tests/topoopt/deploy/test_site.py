@@ -68,6 +68,7 @@ SPOILT = {
     "unknown field": lambda d: d["hosts"][0].update(rack="A"),
     "letters": lambda d: d["hosts"][0].update(name="a; reboot"),
     "digits": lambda d: d["hosts"][0]["ports"][0].update(interface="$(reboot)"),
+    "other than lo": lambda d: d["hosts"][0]["ports"][0].update(interface="all"),
     "both or neither": lambda d: d["hosts"][0]["ports"][0].update(panel="ocs"),
     "not listed": lambda d: d["hosts"][0]["ports"][0].update(panel="ocs", position=1),
 }

@@ -26,9 +26,9 @@ from topoopt.evaluate.wirings import built
 from topoopt.fabric import collapse
 from topoopt.fabric import orders as orders_module
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.orders import alone_seconds, task_orders
 from topoopt.fabric.simulate import score
-from topoopt.fabric.tasks import link_bytes
 from topoopt.plan.rebuild import rebuild
 from topoopt.search.methods import search_for
 from topoopt.search.population import seeds

@@ -19,8 +19,8 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.setting import setting
 from topoopt.evaluate.wirings import built
+from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.simulate import score
-from topoopt.fabric.tasks import link_bytes
 
 MODEL = to.models.dlrm(tables=3)
 SERVERS = 6

@@ -19,9 +19,9 @@ from topoopt.evaluate.routed import direct_fabric
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
+from topoopt.fabric.loads import demand_of, link_bytes
 from topoopt.fabric.reconfigurable import least_time
 from topoopt.fabric.represented import tasks_over, tasks_within, whole_size, whole_tasks
-from topoopt.fabric.tasks import demand_of, link_bytes
 from topoopt.fabric.transport import IDEAL
 from topoopt.problem.job import Job, nvlink_server
 from topoopt.topology.fabrics import fat_tree, ideal_switch, merged_fat_tree, random_regular

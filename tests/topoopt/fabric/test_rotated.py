@@ -21,12 +21,11 @@ from routing.routes import Routes
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.evaluate.routed import direct_fabric
-from topoopt.fabric import rotated
-from topoopt.fabric import tasks as fabric_tasks
+from topoopt.fabric import loads, rotated, used_pairs
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
+from topoopt.fabric.loads import demand_of, link_bytes
 from topoopt.fabric.represented import tasks_over, whole_size, whole_tasks
-from topoopt.fabric.tasks import demand_of, link_bytes
 from topoopt.problem.job import Job
 from topoopt.topology.fabrics import ideal_switch, merged_fat_tree, random_regular
 from topoopt.topology.finder import find_topology
@@ -36,7 +35,7 @@ LAG = 1e-6
 
 @pytest.fixture(autouse=True)
 def _as_if_large(monkeypatch):
-    for module in (rotated, fabric_tasks):
+    for module in (rotated, loads, used_pairs):
         monkeypatch.setattr(module, "tabled", lambda hosts: False)
     monkeypatch.setattr(rotated, "seeks_symmetry", lambda tasks: True)
 

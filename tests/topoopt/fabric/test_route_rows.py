@@ -13,11 +13,11 @@ from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from routing import routes as routes_module
 from topoopt.evaluate.routed import direct_fabric
-from topoopt.fabric import Fabric, route_rows, score, simulate
-from topoopt.fabric import tasks as tasks_module
+from topoopt.fabric import Fabric, loads, route_rows, score, simulate
 from topoopt.fabric.jitter import jittered
+from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.packets import expected_events
-from topoopt.fabric.tasks import link_bytes, listing, pairs_in_use
+from topoopt.fabric.used_pairs import listing, pairs_in_use
 from topoopt.problem.routing import Routing
 from topoopt.topology.fabrics import ideal_switch, merged_fat_tree, random_regular
 from topoopt.topology.finder import find_topology
@@ -78,7 +78,7 @@ def test_bytes_of_links_add_up_part_by_part(monkeypatch):
     tasks = tasks_of([(a, b) for a in range(SERVERS) for b in range(SERVERS) if a != b], [1])
     fabric = made("random", tasks)
     whole = link_bytes(fabric, tasks)
-    monkeypatch.setattr(tasks_module, "MADE_AT_ONCE", 5)
+    monkeypatch.setattr(loads, "MADE_AT_ONCE", 5)
     assert np.allclose(link_bytes(fabric, tasks), whole, rtol=1e-12)
 
 

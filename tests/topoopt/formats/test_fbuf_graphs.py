@@ -84,8 +84,7 @@ def test_the_stored_order_of_a_group_is_kept():
 
     found = small(turned)
     assert found.graph.groups[found.graph.first[5]] == (0, 1)
-    assert found.stored_groups[found.stored_group[5]] == (1, 0)
-    assert found.stored_group.tolist() == [-1, -1, -1, -1, -1, 0, -1]
+    assert found.orders == {(0, 1): (1, 0)}
 
 
 def test_a_group_of_one_keeps_its_delay():

@@ -17,10 +17,11 @@ from small_layouts import (
 
 from parallelism.transformers.layout import Layout
 from tests.helpers.small_transformers import LIGHTNING, SHORT
+from topoopt.plan.rank_groups import groups_along
 from topoopt.plan.ranks import Rank, ranks_of
 from topoopt.report import layout_map, render_report
 from topoopt.report.evaluate import simulate_again
-from topoopt.report.rank_groups import expert_groups, groups_along, kinds_of, wires_of
+from topoopt.report.rank_groups import kinds_of, wires_of
 
 DEGREES = st.sampled_from([1, 2, 4])
 
@@ -39,26 +40,20 @@ def numbered(layout):
     return ranks
 
 
-@given(tensor=DEGREES, context=DEGREES, data=DEGREES, pipeline=DEGREES, expert=DEGREES)
-def test_groups_are_those_of_the_numbering(tensor, context, data, pipeline, expert) -> None:
-    if (data * context) % expert:
-        expert = 1
-    layout = Layout(tensor, context, data, pipeline, expert)
-    ranks = numbered(layout)
+@given(tensor=DEGREES, context=DEGREES, data=DEGREES, pipeline=DEGREES)
+def test_groups_are_those_of_the_numbering(tensor, context, data, pipeline) -> None:
+    ranks = numbered(Layout(tensor, context, data, pipeline))
     for axes, stride, size in (
         (("tensor",), 1, tensor),
         (("context",), tensor, context),
         (("context", "data"), tensor, context * data),
         (("pipeline",), tensor * context * data, pipeline),
     ):
-        groups = [[rank.number for rank in group] for group in groups_along(ranks, axes)]
+        found = groups_along(ranks, axes).values()
+        groups = [[rank.number for rank in group] for group in found]
         assert sorted(number for group in groups for number in group) == list(range(len(ranks)))
         for group in groups:
             assert group == [group[0] + stride * place for place in range(size)]
-    # Without a split of its own an expert is split over the tensor ranks: next ranks are a group.
-    whole = [[rank.number for rank in group] for group in expert_groups(layout, ranks)]
-    size = tensor * expert
-    assert whole == [list(range(at, at + size)) for at in range(0, len(ranks), size)]
 
 
 def drawn(page, kind):
@@ -94,8 +89,7 @@ def test_the_picture_shows_every_rank_on_its_server_and_the_groups() -> None:
         }
         assert set(shown) == {name for name, size in sizes.items() if size > 1}
         for name, row in shown.items():
-            if name != "expert":
-                assert int(row[3]) == sizes[name]
+            assert int(row[3]) == sizes[name]
             assert int(row[2]) * int(row[3]) == layout.gpus
         kinds = kinds_of(plan.job.model, layout, ranks_of(plan))
         assert [kind.name for kind in kinds] == list(shown)

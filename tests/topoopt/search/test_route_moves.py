@@ -18,7 +18,7 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fluid import run_fluid
-from topoopt.fabric.tasks import demand_of, link_bytes
+from topoopt.fabric.loads import demand_of, link_bytes
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.options import SearchOptions

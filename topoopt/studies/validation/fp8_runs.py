@@ -71,6 +71,3 @@ def _deepseek() -> PublishedRun:
         "2.664 million GPU hours for 14.8 T tokens, as if every batch had 15,360 samples; 1F1B "
         "stands for DualPipe, whose bubble is smaller, with layers of the stages balanced",
     )  # fmt: skip
-
-
-__all__ = ["fp8_runs"]

@@ -51,6 +51,3 @@ class PublishedRun:
     implementation: Implementation
     derived: str = ""
     rates: GpuRates | None = None
-
-
-__all__ = ["PublishedRun", "Role"]

@@ -49,9 +49,8 @@ def cayley(
     check_rates(servers, bandwidth, latency)
     graph = _with_most_rings(servers, degree, ports is PortModel.BIDIRECTIONAL, seed)
     wiring = Wiring(servers, degree, ports)
-    everyone = tuple(range(servers))
     for order in graph.rings:
-        wiring.add_cycle(everyone, order)
+        wiring.add_cycle(order)
     for a, b in graph.rest:
         wiring.cables[a, b] += 1
         if wiring.bidirectional:
