@@ -80,12 +80,38 @@ def timeline(schedule: PipelineSchedule, times: PassTimes) -> PipelineTimeline:
         (which the orders of `build_schedule` never do).
     """
     duration, _ = pass_seconds(schedule, times)
+    return PipelineTimeline(end=_ends(schedule, times), duration=duration)
+
+
+def makespan(schedule: PipelineSchedule, times: PassTimes) -> float:
+    """Return the seconds until the last pass of a schedule ends, and nothing else.
+
+    Parameters
+    ----------
+    schedule : PipelineSchedule
+    times : PassTimes
+
+    Returns
+    -------
+    float
+        `PipelineTimeline.makespan` of the `timeline`.
+
+    Raises
+    ------
+    InputError
+        As `timeline`.
+    """
+    return float(_ends(schedule, times).max())
+
+
+def _ends(schedule: PipelineSchedule, times: PassTimes) -> Floats:
+    """Return when each pass ends, in the order of the schedule's passes."""
     seconds = _by_kind(schedule, times)
     delay = np.array([times.send, times.send_back], dtype=np.float64)
     end = pass_ends(schedule.passes, schedule.parts, schedule.microbatches, seconds, delay)
     if np.isnan(end).any():
         raise InputError("pipeline schedule: passes wait for each other; correct their order")
-    return PipelineTimeline(end=end, duration=duration)
+    return end
 
 
 def last_starts(schedule: PipelineSchedule, times: PassTimes) -> Floats:
@@ -123,13 +149,6 @@ def pass_seconds(schedule: PipelineSchedule, times: PassTimes) -> tuple[Floats, 
     InputError
         If there are not as many times as parts.
     """
-    parts = schedule.stages * schedule.chunks
-    columns = (times.forward, times.backward, times.weight, times.send, times.send_back)
-    if any(column.shape != (parts,) for column in columns):
-        raise InputError(
-            f"pipeline timeline: times of {counted(len(times.forward), 'part')} for a schedule of "
-            f"{parts}; give one a part"
-        )
     part = _part_of(schedule)
     return _by_kind(schedule, times)[schedule.passes[:, :, 0], part], part
 
@@ -140,5 +159,12 @@ def _part_of(schedule: PipelineSchedule) -> Ints:
 
 
 def _by_kind(schedule: PipelineSchedule, times: PassTimes) -> Floats:
+    parts = schedule.stages * schedule.chunks
+    columns = (times.forward, times.backward, times.weight, times.send, times.send_back)
+    if any(column.shape != (parts,) for column in columns):
+        raise InputError(
+            f"pipeline timeline: times of {counted(len(times.forward), 'part')} for a schedule of "
+            f"{parts}; give one a part"
+        )
     joint = 0.0 if schedule.split_backward else times.weight
     return np.array([times.forward, times.backward + joint, times.weight], dtype=np.float64)

@@ -1,8 +1,8 @@
 """Lower bounds over the layouts of a transformer, wherever their ranks sit."""
 
 import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence, Set
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
@@ -16,7 +16,7 @@ from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.sends import network_bytes
 from parallelism.transformers.shares import layer_kinds
-from parallelism.transformers.timeline import PassTimes, last_starts, timeline
+from parallelism.transformers.timeline import PassTimes, last_starts, makespan
 from topoopt.base.interrupts import hear_interrupt
 from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
 from topoopt.bounds.exchanges import exchange_terms, placed_pipeline
@@ -68,6 +68,20 @@ def fitting_bounds(family: LayoutFamily) -> list[Bounded]:
     return found
 
 
+def needless(layout: Layout, fitting: Set[Layout]) -> bool:
+    """Say whether a layout computes again what the same layout has room to keep.
+
+    Its passes take longer, and it sends as much and later: no bound of it is below the other's.
+
+    Parameters
+    ----------
+    layout : Layout
+    fitting : set of Layout
+        Layouts that fit in memory.
+    """
+    return layout.recompute != "none" and replace(layout, recompute="none", modules=()) in fitting
+
+
 def least_bound(
     family: LayoutFamily, wirings: Wirings, bounded: Sequence[Bounded], *, quick: bool = False
 ) -> Bound:
@@ -79,6 +93,7 @@ def least_bound(
     wirings : Wirings
         Ports of the servers.
     bounded : sequence of Bounded
+        Of all layouts that fit in memory.
     quick : bool
         The least `layout_bound` will do.
 
@@ -91,9 +106,10 @@ def least_bound(
     Best first: the layout with the least bound so far gets its `layout_bound`, then the least of
     the `sending_bound` of its placements, and is then tightened (`tightened_bound`), until the
     least is a tightened one, which then holds for all; or until so many task graphs have been
-    looked at that the least is taken as it is.
+    looked at that the least is taken as it is. What is `needless` is not looked at.
     """
-    known = list(bounded)
+    fitting = {each.layout for each in bounded}
+    known = [each for each in bounded if not needless(each.layout, fitting)]
     heap = [(each.bound.seconds, number) for number, each in enumerate(known)]
     heapq.heapify(heap)
     sent: dict[int, list[Bound]] = {}
@@ -294,8 +310,8 @@ def layout_bound(family: LayoutFamily, wirings: Wirings, layout: Layout) -> Boun
     if layout.expert_ranks > 1 and not spans(placement):
         terms = exchange_terms(family, wirings, layout, schedule, loads) | injection
     else:
-        makespan = timeline(schedule, _instant(loads)).makespan
-        terms = {"pipeline": makespan + loads.update_s} | injection
+        passes = makespan(schedule, _instant(loads))
+        terms = {"pipeline": passes + loads.update_s} | injection
     return Bound(max(terms.values()) * ROUNDING, terms)
 
 

@@ -15,7 +15,7 @@ from parallelism.transformers.schedules import schedule_of
 from topoopt.base.second import Second, Task
 from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import wirings_of
-from topoopt.bounds.layouts import Bounded, layout_bound, least_bound, passes_bound
+from topoopt.bounds.layouts import Bounded, layout_bound, least_bound, needless, passes_bound
 from topoopt.evaluate.problem import Problem
 
 # Estimates are off by less than this factor, so layouts with higher bounds are not worth one.
@@ -66,7 +66,8 @@ class Survey:
     Parameters
     ----------
     candidates : tuple of Candidate
-        Those that fit and are not ruled out by their bound, or are published, by estimate.
+        Those that fit and are not ruled out by their bound, nor compute again what they have room
+        to keep, or are published, by estimate.
     least : Task
         Gives the lowest bound over all that fit and every order of their axes.
     layouts, fitting : int
@@ -84,12 +85,14 @@ class Looked(NamedTuple):
 
     ``memory`` is in bytes of the fullest GPU, ``passes`` a `passes_bound`, ``bound`` a
     `layout_bound`, ``placed`` the order of its axes with the least estimate, and that in seconds.
+    What is ``needless`` (`topoopt.bounds.layouts.needless`) is not looked at further.
     """
 
     memory: float
     passes: Bound | None = None
     bound: Bound | None = None
     placed: tuple[Placement, float] | None = None
+    needless: bool = False
 
 
 def look_at(problem: Problem[LayoutFamily], layouts: Sequence[Layout], best: float) -> list[Looked]:
@@ -108,6 +111,8 @@ def look_at(problem: Problem[LayoutFamily], layouts: Sequence[Layout], best: flo
     """
     family, found = problem.family, []
     wirings = wirings_of(family, problem.cluster)
+    # Twins that compute again what these keep come soon after them.
+    keeping = set[Layout]()
     for layout in layouts:
         schedule = schedule_of(layout, family.batch)
         memory = max(use.total for use in family.uses(layout, schedule))
@@ -116,6 +121,11 @@ def look_at(problem: Problem[LayoutFamily], layouts: Sequence[Layout], best: flo
             continue
         known = layout in family.published
         passes, bound, placed = passes_bound(family, layout, schedule), None, None
+        if layout.recompute == "none":
+            keeping.add(layout)
+        elif not known and needless(layout, keeping):
+            found.append(Looked(memory, passes, needless=True))
+            continue
         if known or passes.seconds <= _HOPEFUL * best:
             bound = layout_bound(family, wirings, layout)
             if known or bound.seconds <= _HOPEFUL * best:
@@ -186,13 +196,14 @@ def survey(
             if one.passes is None:
                 continue
             hopeful = float("inf") if layout in family.published else _HOPEFUL * best
-            if one.passes.seconds > hopeful:
+            if one.needless or one.passes.seconds > hopeful:
                 bounded.append(Bounded(layout, one.passes, passes_only=True))
                 continue
             bound, placed = one.bound, one.placed
             if bound is None or (placed is None and bound.seconds <= hopeful):
                 # Ruled out by an estimate that is not among those before this layout.
-                ((_, _, bound, placed),) = look_at(problem, [layout], float("inf"))
+                (again,) = look_at(problem, [layout], float("inf"))
+                bound, placed = again.bound, again.placed
             assert bound is not None
             bounded.append(Bounded(layout, bound, passes_only=False))
             if placed is not None and bound.seconds <= hopeful:
