@@ -200,8 +200,9 @@ def verify_cabling(
 ) -> CablingVerdict:
     """Compare what is cabled with the plan.
 
-    A cable that carries both ways is repaired by exchanging two plugs, which joins the right
-    ports of at least one cable; of fibres of one direction the receiving ends are exchanged.
+    Cables that carry both ways are repaired by exchanging two plugs, which joins the right
+    ports of at least one cable; of fibres of one direction the receiving ends are exchanged, and
+    of all cables, where ports of both kinds hear each other, or those of cables do one way only.
 
     Parameters
     ----------
@@ -231,10 +232,25 @@ def verify_cabling(
         f"take the plug of {name} out of {_named(made, end)}"
         for end, name in sorted(foreign.items())
     ]
-    if all(cable.both_ways for cable in made.cabling.cables):
-        repairs += _exchange_plugs(made, planned, dict(heard))
-    else:
+    fibres = {
+        end
+        for cable in made.cabling.cables
+        if not cable.both_ways
+        for end in (cable.source, cable.target)
+    }
+    mixed = any(
+        (end in fibres) != (other in fibres) or not (end in fibres or heard.get(other) == end)
+        for end, other in heard.items()
+    )
+    if fibres and mixed:
         repairs += _exchange_fibres(made, planned, dict(heard))
+    else:
+        (plugs, hear), (ends, receive) = (
+            [{end: other for end, other in each.items() if (end in fibres) == one_way}
+             for each in (planned, heard)]
+            for one_way in (False, True)
+        )  # fmt: skip
+        repairs += _exchange_plugs(made, plugs, hear) + _exchange_fibres(made, ends, receive)
     hearing = {end[0] for end in heard.keys() | foreign.keys()}
     silent = sorted({end[0] for end in planned} - hearing)
     names = tuple(made.name(server) for server in silent)

@@ -91,11 +91,15 @@ def test_exchanges_of_fibres_repair_any_cabling(data):
             now[one], now[two] = now[two], now[one]
         elif match := re.fullmatch(r"move the receiving fibre of (.+) to (.+)", step):
             now[at[match[2]]] = now.pop(at[match[1]])
-        else:
-            match = re.fullmatch(
-                r"lead the fibre from the transmitter of (.+) to the receiver of (.+)", step
-            )
+        elif match := re.fullmatch(
+            r"lead the fibre from the transmitter of (.+) to the receiver of (.+)", step
+        ):
             now[at[match[2]]] = at[match[1]]
+        else:
+            # Of ordinary cables, whose ports hear each other.
+            plugs = {end: other for end, other in now.items() if now.get(other) == end}
+            now = {end: now[end] for end in now.keys() - plugs.keys()}
+            now |= repaired_cables(made, plugs, [step])
     assert now == right
     assert bool(verdict.wrong) == (heard != right)
 
@@ -110,6 +114,17 @@ def test_one_exchange_is_one_repair():
     assert len(verdict.wrong) == 4
     assert len(verdict.repairs) == 1
     assert verdict.wrong[0] == "server-0 fab0 hears server-2 fab1, planned is server-1 fab1"
+
+
+def test_plugs_of_ordinary_cables_are_exchanged_beside_split_ones():
+    made = deployment(split_plan())
+    heard = planned(made)
+    ordinary = [cable for cable in made.cabling.cables if cable.both_ways]
+    assert 1 < len(ordinary) < len(made.cabling.cables)
+    (a, b), (c, d) = ((cable.source, cable.target) for cable in ordinary[:2])
+    heard |= {a: d, d: a, c: b, b: c}
+    (repair,) = verify_cabling(made, heard).repairs
+    assert repair.startswith("exchange the plugs in ")
 
 
 def test_neighbours_that_contradict_each_other_are_named():
