@@ -89,10 +89,9 @@ def exposed_sums(
     -----
     Sums of gradients hide behind the last microbatch's backward passes, gathering weights behind
     the first one's forward passes; under ZeRO 2 and 3, behind those of all microbatches, but for
-    sums over copies. Breadth
-    first a part's are summed while all microbatches go through the parts before it, and only the
-    outermost part's have to hide behind a single pass of its own (`breadth_first_seconds`). The
-    gradient of a tied embedding hides behind nothing.
+    what copies of sharded states add up. Breadth first a part's are summed while all microbatches
+    go through the parts before it, and only the outermost part's have to hide behind a single pass
+    of its own (`breadth_first_seconds`). The gradient of a tied embedding hides behind nothing.
     """
     layout, implementation = training.layout, training.implementation
     share = implementation.hidden("data")
