@@ -18,8 +18,9 @@ from topoopt.plan.rebuild import Rebuilt
 from topoopt.plan.recorded import reconfiguration_record
 from topoopt.problem.prices import PriceTable, direct_connect_cost
 from topoopt.search.confirm import packet_times_on
-from topoopt.search.methods import SEARCHES
+from topoopt.search.methods import SEARCHES, search_for
 from topoopt.search.starts import SLOW_START, USUAL, start_pair
+from topoopt.search.steps import Search
 
 
 def check_costs(plan: Plan, rebuilt: Rebuilt) -> None:
@@ -66,13 +67,20 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
         ):
             raise InputError(f"the plan is slower than the starting strategy {name}")
     if not plan.search.interrupted:
-        _check_left_out(plan, family, named, rewirer)
+        _check_left_out(plan, family, named, rewirer, search_for(problem))
 
 
 def _check_left_out(
-    plan: Plan, family: OperatorFamily, named: dict[str, Strategy], rewirer: Rewirer
+    plan: Plan,
+    family: OperatorFamily,
+    named: dict[str, Strategy],
+    rewirer: Rewirer,
+    search: Search,
 ) -> None:
-    """Starting strategies without a time fit, are not the usual ones, and are slow."""
+    """Starting strategies without a time fit, are not the usual ones, and are slow.
+
+    Or nothing could be faster than one that has a time by as much as counts.
+    """
     options = plan.search.options
     times = sorted(time for time in plan.named_strategies_s.values() if time is not None)
     # Searches give the times of as many as they have chains, unless those are slow.
@@ -80,6 +88,8 @@ def _check_left_out(
     if len(times) >= options.chains:
         limit = min(limit, times[options.chains - 1])
     limit *= 1.0 - 2.0 * rewirer.tolerance  # of their scores
+    if search.exhausted(min(times, default=math.inf)):
+        limit = 0.0
     for name, strategy in named.items():
         if name in plan.named_strategies_s or (options.faithful and name not in USUAL):
             continue

@@ -117,11 +117,12 @@ def test_compare_lists_every_fabric(workplace):
         "ocs-reconfig",
     ]  # fmt: skip
     result = inside(
-        "compare", "small.yaml", *FAST, "--fabrics", "fat-tree, expander", "--json",
+        "compare", "small.yaml", *FAST, "--fabrics", "ideal-switch, fat-tree, expander", "--json",
         directory=directory,
     )  # fmt: skip
     document = json.loads(result.stdout)
-    assert [row["fabric"] for row in document["fabrics"]] == ["topoopt", "fat-tree", "expander"]
+    names = ["topoopt", "ideal-switch", "fat-tree", "expander"]
+    assert [row["fabric"] for row in document["fabrics"]] == names
     assert document["fabrics"][0]["relative_time"] == 1.0
     plan = to.load_plan(directory / "plan.json")
     assert document["fabrics"][0]["iteration_time_s"] == plan.iteration_time_s

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -191,3 +192,15 @@ def test_progress_names_each_check_before_it_begins() -> None:
     begun: list[str] = []
     result = verify_plan(shared_plan(), progress=begun.append)
     assert begun == list(result.checks)
+
+
+def test_starts_that_could_not_be_faster_by_as_much_as_counts_are_left_out() -> None:
+    """A plan of 34 servers is next to its bound before dense layers are split."""
+    job = to.Job(to.models.get_model("vgg16"))
+    cluster, options = to.Cluster(34, 4, "100Gbps"), to.SearchOptions(effort="quick")
+    plan = to.co_optimize(job, cluster, options, baselines=("ideal-switch",))
+    assert "dense-2" not in plan.named_strategies_s
+    assert to.verify_plan(plan).ok
+    usual = {k: v for k, v in plan.named_strategies_s.items() if k != "data-parallel"}
+    (failure,) = to.verify_plan(replace(plan, named_strategies_s=usual)).failures
+    assert failure == "starts: named_strategies_s lacks data-parallel"
