@@ -1,6 +1,7 @@
 """The time of a pipeline: every pass starts when its rank is free and its input is there."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -46,13 +47,20 @@ class PipelineTimeline:
 
     Parameters
     ----------
+    schedule : PipelineSchedule
+    times : PassTimes
     end : float64 array, shape (stages, passes of a rank)
         In the order of the schedule's passes.
-    duration : float64 array, same shape
     """
 
+    schedule: PipelineSchedule
+    times: PassTimes
     end: Floats
-    duration: Floats
+
+    @cached_property
+    def duration(self) -> Floats:
+        """Seconds of each pass, an array like ``end``."""
+        return pass_seconds(self.schedule, self.times)[0]
 
     @property
     def makespan(self) -> float:
@@ -79,39 +87,12 @@ def timeline(schedule: PipelineSchedule, times: PassTimes) -> PipelineTimeline:
         If there are not as many times as parts, or passes wait for each other in a circle
         (which the orders of `build_schedule` never do).
     """
-    duration, _ = pass_seconds(schedule, times)
-    return PipelineTimeline(end=_ends(schedule, times), duration=duration)
-
-
-def makespan(schedule: PipelineSchedule, times: PassTimes) -> float:
-    """Return the seconds until the last pass of a schedule ends, and nothing else.
-
-    Parameters
-    ----------
-    schedule : PipelineSchedule
-    times : PassTimes
-
-    Returns
-    -------
-    float
-        `PipelineTimeline.makespan` of the `timeline`.
-
-    Raises
-    ------
-    InputError
-        As `timeline`.
-    """
-    return float(_ends(schedule, times).max())
-
-
-def _ends(schedule: PipelineSchedule, times: PassTimes) -> Floats:
-    """Return when each pass ends, in the order of the schedule's passes."""
     seconds = _by_kind(schedule, times)
     delay = np.array([times.send, times.send_back], dtype=np.float64)
     end = pass_ends(schedule.passes, schedule.parts, schedule.microbatches, seconds, delay)
     if np.isnan(end).any():
         raise InputError("pipeline schedule: passes wait for each other; correct their order")
-    return end
+    return PipelineTimeline(schedule, times, end)
 
 
 def last_starts(schedule: PipelineSchedule, times: PassTimes) -> Floats:

@@ -18,7 +18,7 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
-from parallelism.transformers.timeline import PassTimes, makespan
+from parallelism.transformers.timeline import PassTimes, timeline
 from routing.throughput_bounds import least_link_bytes
 from topoopt.bounds.relaxation import Wirings
 
@@ -161,7 +161,7 @@ def exchange_terms(
         none = np.zeros(longer.shape[1])
         forward, backward, weight = longer
         times = PassTimes(forward, backward, weight, none, none)
-        pipeline = makespan(schedule, times) + far.update_s
+        pipeline = timeline(schedule, times).makespan + far.update_s
         if pipeline >= ports:
             tried.append(longer)
         if max(pipeline, ports) < least:
@@ -206,7 +206,7 @@ def placed_pipeline(family: LayoutFamily, wirings: Wirings, placement: Placement
     send = np.stack(away)[1 + step, stage] * (loads.boundary_bytes / ports + wirings.lag)
     forward, backward, weight = passes
     times = PassTimes(forward, backward, weight, send, send)
-    return makespan(schedule_of(layout, family.batch), times) + loads.update_s
+    return timeline(schedule_of(layout, family.batch), times).makespan + loads.update_s
 
 
 def passes_with_exchange(loads: Loads, across: Crossings, layout: Layout, rate: float) -> Floats:

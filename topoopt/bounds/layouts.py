@@ -16,7 +16,7 @@ from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.sends import network_bytes
 from parallelism.transformers.shares import layer_kinds
-from parallelism.transformers.timeline import PassTimes, last_starts, makespan
+from parallelism.transformers.timeline import PassTimes, last_starts, timeline
 from topoopt.base.interrupts import hear_interrupt
 from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
 from topoopt.bounds.exchanges import exchange_terms, placed_pipeline
@@ -310,7 +310,7 @@ def layout_bound(family: LayoutFamily, wirings: Wirings, layout: Layout) -> Boun
     if layout.expert_ranks > 1 and not spans(placement):
         terms = exchange_terms(family, wirings, layout, schedule, loads) | injection
     else:
-        passes = makespan(schedule, _instant(loads))
+        passes = timeline(schedule, _instant(loads)).makespan
         terms = {"pipeline": passes + loads.update_s} | injection
     return Bound(max(terms.values()) * ROUNDING, terms)
 

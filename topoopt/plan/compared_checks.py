@@ -88,13 +88,12 @@ def _check_left_out(
     if len(times) >= options.chains:
         limit = min(limit, times[options.chains - 1])
     limit *= 1.0 - 2.0 * rewirer.tolerance  # of their scores
-    if search.exhausted(min(times, default=math.inf)):
-        limit = 0.0
+    enough = search.exhausted(min(times, default=math.inf))
     for name, strategy in named.items():
         if name in plan.named_strategies_s or (options.faithful and name not in USUAL):
             continue
         if name not in USUAL and bool(family.memory(strategy).max() <= family.memory_limit):
-            pair = start_pair(rewirer, strategy, name, limit)
+            pair = None if enough else start_pair(rewirer, strategy, name, limit)
             if pair is None or pair.time >= limit:
                 continue
         raise InputError(f"named_strategies_s lacks {name}")
