@@ -186,8 +186,27 @@ def _compiled(function: _F, **options: bool) -> _F:
         finally:
             config.CACHE_DIR = before
     _type_by_kind(compiled)
+    _load_lightly(compiled)
     _compile_in_turn(compiled)
     return cast(_F, compiled)
+
+
+def _load_lightly(compiled: Any) -> None:
+    """Load a compiled function without what numba knows of Python and NumPy in order to compile.
+
+    Numba gathers that first, in a third of a second. What is loaded needs no more than the
+    functions that count references; what is not found is compiled, which gathers everything.
+    """
+    from numba.core.runtime.nrt import rtsys
+
+    cache = compiled._cache
+
+    def load(signature: Any, context: Any) -> Any:
+        rtsys.initialize(context)
+        return cache._load_overload(signature, context)
+
+    if hasattr(cache, "_load_overload"):  # not part of numba's public interface
+        cache.load_overload = load
 
 
 def _compile_in_turn(compiled: Any) -> None:

@@ -29,6 +29,33 @@ hits = getattr(triple, "stats", None)
 print(sum(hits.cache_hits.values()) if hits else "none")
 """
 
+LOADED_THEN_COMPILED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from codesign_base.jit import kernel
+from filled_kernels import filled
+
+@kernel
+def twice(n):
+    return 2 * filled(n)
+
+if len(sys.argv) > 2:
+    print(filled(3), sum(filled.stats.cache_hits.values()), "numba.typed.typeddict" in sys.modules)
+    print(twice(4), "numba.typed.typeddict" in sys.modules)
+else:
+    print(filled(3), sum(filled.stats.cache_hits.values()))
+"""
+
+FILLED = """
+import numpy as np
+from codesign_base.jit import kernel
+
+@kernel
+def filled(n):
+    return np.full(n, 1.5)
+"""
+
 KERNEL = """
 from codesign_base.jit import kernel
 
@@ -160,6 +187,19 @@ def test_second_process_reuses_the_cache(tmp_path):
     cache = str(tmp_path / "cache")
     assert run(tmp_path, NUMBA_CACHE_DIR=cache) == ["cold", "CPUDispatcher", "42", "0"]
     assert run(tmp_path, NUMBA_CACHE_DIR=cache) == ["warm", "CPUDispatcher", "42", "1"]
+
+
+def test_what_is_loaded_waits_for_nothing_that_only_compiling_needs(tmp_path):
+    (tmp_path / "filled_kernels.py").write_text(FILLED)
+    (tmp_path / "program.py").write_text(LOADED_THEN_COMPILED)
+    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path)]
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    said = [
+        subprocess.check_output([*command, *more], env=environment, text=True).splitlines()
+        for more in ([], ["compile another"])
+    ]
+    assert said[0] == ["[1.5 1.5 1.5] 0"]
+    assert said[1] == ["[1.5 1.5 1.5] 1 False", "[3. 3. 3. 3.] True"]
 
 
 def test_compiling_waits_for_other_processes_that_compile_the_same(tmp_path, monkeypatch):
