@@ -82,7 +82,6 @@ class DirectCircuits:
             Whether it was simulated to the end.
         """
         from topoopt.fabric.circuits_kernels import (
-            DECISIONS,
             GOT,
             LIT,
             NOTED,
@@ -113,7 +112,7 @@ class DirectCircuits:
             held=np.zeros_like(ports),
             due=np.zeros(n * self.degree),
             made=np.zeros(n * self.degree, dtype=np.int64),
-            setup=np.zeros(3, dtype=np.int64),
+            setup=np.zeros(2, dtype=np.int64),
             seen=np.zeros(rows, dtype=np.int64),
             waits=np.zeros(rows),
             rows=np.zeros(2 * rows, dtype=np.int64),
@@ -131,7 +130,7 @@ class DirectCircuits:
                 break
             state.note(circuits.pair[LIT].reshape(n, n))
         state.work = float(circuits.work[0])
-        state.decisions, state.moved = int(circuits.setup[DECISIONS]), int(circuits.setup[GOT])
+        state.moved = int(circuits.setup[GOT])
         return bool(why == OVER)
 
 

@@ -46,8 +46,7 @@ from topoopt.fabric.varying_kernels import (
 LIT, COMING, CLAIMS = 0, 1, 2  # pair: circuits that carry bytes, that are being set up; demands
 # that wait for the pair's other circuits and keep these
 OUT, IN = 0, 1  # ports: not in any circuit, of each server
-GOT, TAKEN, DECISIONS = 0, 1, 2  # setup: circuits set up so far, of those lit so far; decisions
-# that set up any
+GOT, TAKEN = 0, 1  # setup: circuits set up so far, of those lit so far
 NOTED = 4  # beside the reasons of `advance`: the circuits that carry bytes have changed
 
 
@@ -62,7 +61,7 @@ class Circuits(NamedTuple):
         Ports in no circuit; work space.
     due, made : arrays, shape (ports,)
         Ring buffer of circuits that are being set up: when they carry bytes (s), their pairs.
-    setup : int64 array, shape (3,)
+    setup : int64 array, shape (2,)
     seen, waits, rows : arrays
         Work space by rows of demands; ``seen`` is all zero between calls.
     work : float64 array, shape (1,)
@@ -387,10 +386,8 @@ def simulate_direct(
             return int(why)
         light_due(rate, clock, circuits, flows.link)
         if why == ASKED:
-            before = setup[GOT]
             circuits.work[0] += decision
             assign_ports(rate, delay, orders, own, flows, circuits)
-            setup[DECISIONS] += int(setup[GOT] > before)
             light_due(rate, clock, circuits, flows.link)
         if clock[SOLVE_AT] <= clock[NOW]:
             let_go(orders, it, own, flows.link)

@@ -23,9 +23,9 @@ class VaryingRun(NamedTuple):
 
     ``start``, ``finish``, ``binding``, ``instants``, ``solves`` and ``resolved`` are those of
     `topoopt.fabric.fluid.Run`; ``resolved`` also counts what choosing and routing circuits cost,
-    in the time of one stream re-solved. ``reconfigurations`` counts the decisions that moved
-    circuits, ``moved`` the circuits set up anew. ``history`` holds, if asked for, the seconds
-    and the circuits between servers that carry bytes from then on (servers, servers).
+    in the time of one stream re-solved. ``moved`` counts the circuits set up anew. ``history``
+    holds, if asked for, the seconds and the circuits between servers that carry bytes from then
+    on (servers, servers).
     """
 
     start: Floats
@@ -34,7 +34,6 @@ class VaryingRun(NamedTuple):
     instants: int
     solves: int
     resolved: int
-    reconfigurations: int
     moved: int
     history: tuple[tuple[float, Ints], ...]
 
@@ -180,8 +179,8 @@ class VaryingState:
     it : Iteration
     own : Changing
     flows : Flows
-    decisions, moved : int
-        Decisions so far that moved circuits, circuits set up anew.
+    moved : int
+        Circuits set up anew so far.
     work : float
         What choosing and routing circuits has cost, in streams re-solved.
 
@@ -249,7 +248,7 @@ class VaryingState:
         none = self.orders
         self.flows = no_flows(n, 0, 0, 0, none.links, none.weights, none.capacity)
         self.solves = self.resolved = 0
-        self.decisions, self.moved, self.work = 0, 0, 0.0
+        self.moved, self.work = 0, 0.0
         self.record = record
         self.history: list[tuple[float, Ints]] = []
 
@@ -366,5 +365,5 @@ class VaryingState:
         self._count()
         return VaryingRun(
             it.start, it.finish, it.binding, instants, self.solves,
-            self.resolved + int(self.work), self.decisions, self.moved, tuple(self.history),
+            self.resolved + int(self.work), self.moved, tuple(self.history),
         )  # fmt: skip

@@ -148,7 +148,6 @@ class WindowedCircuits:
             if np.array_equal(coming, circuits):
                 continue
             state.work += choosing
-            state.decisions += 1
             state.moved += int(np.maximum(coming - circuits, 0).sum())
             lit_at = state.now + self.delay
             kept = np.minimum(circuits, coming)
