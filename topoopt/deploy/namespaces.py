@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from topoopt.base.clean_up import cleaned_up
 from topoopt.deploy.cabling import Cable, End
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import ports_of
-from topoopt.deploy.read_back import Files, read_cables, read_host
+from topoopt.deploy.read_back import CableRow, Files, Port, read_cables, read_host
 
 _NAME = re.compile(r"topoopt-(\d+)-(\d+)-\w+")
 _SCRIPT_SECONDS = 60.0
@@ -90,8 +90,10 @@ def namespaces(made: Deployment, files: Files) -> Iterator[dict[int, str]]:
     spaces = {server: named[str(server)] for server in made.servers}
     with cleaned_up(lambda: _remove(named.values())):
         _batch("ip", [f"netns add {name}" for name in named.values()])
-        _batch("ip", _links(made, files, spaces, named["fibres"]))
-        _fibres(made, files, named["fibres"])
+        where = {(made.name(end[0]), made.port(end).interface): end for end in made.port_addresses}
+        cables = read_cables(files)
+        _batch("ip", _links(made, where, cables, spaces, named["fibres"]))
+        _join_fibres(where, cables, named["fibres"])
         for server, space in spaces.items():
             _batch("ip", _netplan(made, files, server), space)
         yield spaces
@@ -221,12 +223,17 @@ def entered(space: str) -> Iterator[None]:
         os.close(home)
 
 
-def _links(made: Deployment, files: Files, spaces: dict[int, str], fibres: str) -> list[str]:
+def _links(
+    made: Deployment,
+    where: Mapping[Port, End],
+    cables: Sequence[CableRow],
+    spaces: dict[int, str],
+    fibres: str,
+) -> list[str]:
     """Return commands for a pair of interfaces a cable; one-way fibres meet in a namespace."""
-    where = {(made.name(end[0]), made.port(end).interface): end for end in made.port_addresses}
     commands = []
     joined = set()
-    for cable in read_cables(files):
+    for cable in cables:
         for end in cable.ends:
             if end not in where:
                 raise InputError(f"cables.csv: the plan uses no port {end[1]} of host {end[0]}")
@@ -255,14 +262,9 @@ def _fibre(end: End) -> str:
     return f"f{end[0]}p{end[1]}"
 
 
-def _fibres(made: Deployment, files: Files, space: str) -> None:
+def _join_fibres(where: Mapping[Port, End], cables: Sequence[CableRow], space: str) -> None:
     """Redirect what comes from each split port to the port at the end of its fibre."""
-    where = {(made.name(end[0]), made.port(end).interface): end for end in made.port_addresses}
-    ways = [
-        (where[cable.ends[0]], where[cable.ends[1]])
-        for cable in read_cables(files)
-        if not cable.both_ways
-    ]
+    ways = [(where[cable.ends[0]], where[cable.ends[1]]) for cable in cables if not cable.both_ways]
     if not ways:
         return
     ends = sorted({end for way in ways for end in way})
