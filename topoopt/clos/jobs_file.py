@@ -26,7 +26,7 @@ from codesign_base.counted import counted
 from parallelism.reading import parse_json, parse_yaml, read_text, shown, wrong_value
 from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, place_rings, ring_flow_bytes
-from topoopt.clos.presets import get_clos_model
+from topoopt.clos.presets import ELEMENT_BYTES, get_clos_model
 from topoopt.problem.units import parse_time
 
 if TYPE_CHECKING:
@@ -132,14 +132,13 @@ def _job(
         parameters = preset.parameters if parameters is None else parameters
         tensor = preset.tensor if tensor is None else tensor
         pipeline = preset.pipeline if pipeline is None else pipeline
-        element = preset.element_bytes if element is None else element
         compute_time = preset.compute_time if compute_time is None else compute_time
     for field, value in (("parameters", parameters), ("compute_time", compute_time)):
         if value is None:
             raise InputError(f"field {field!r} is missing; add it, or name a preset as model")
     assert parameters is not None and compute_time is not None
     group = (tensor or 1) * (pipeline or 1)
-    copy_bytes = parameters * (4.0 if element is None else element)
+    copy_bytes = parameters * (ELEMENT_BYTES if element is None else element)
     if isinstance(spec.placement, str):
         nics = place_rings(clos, group, spec.replicas, spec.placement, taken, rng)
     else:

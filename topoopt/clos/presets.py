@@ -26,8 +26,6 @@ class ClosModel:
         Seconds between two AllReduces.
     source : str
         Where the numbers are.
-    element_bytes : float
-        Bytes of a gradient.
     """
 
     name: str
@@ -36,13 +34,15 @@ class ClosModel:
     pipeline: int
     compute_time: float
     source: str
-    element_bytes: float = 4.0
 
     @property
     def group(self) -> int:
         """Accelerators of one copy."""
         return self.tensor * self.pipeline
 
+
+ELEMENT_BYTES = 4.0
+"""Of a gradient, unless a job file says otherwise."""
 
 START_SPREAD = 10.0
 """Seconds within which drawn jobs start."""
@@ -148,7 +148,7 @@ def draw_jobs(
             RingJob(
                 model.name,
                 place_rings(clos, model.group, replicas, "random", jobs, rng),
-                ring_flow_bytes(model.parameters * model.element_bytes, model.group, replicas),
+                ring_flow_bytes(model.parameters * ELEMENT_BYTES, model.group, replicas),
                 model.compute_time,
                 float(rng.uniform(0.0, START_SPREAD)),
             )
