@@ -63,10 +63,16 @@ def inside(*arguments, directory="."):
     before = Path.cwd()
     os.chdir(directory)
     try:
-        result = CliRunner().invoke(app, list(arguments), prog_name="topoopt")
+        return CliRunner().invoke(app, [str(each) for each in arguments], prog_name="topoopt")
     finally:
         os.chdir(before)
-    return result
+
+
+def run(*arguments, directory="."):
+    """Return the standard output of a command that succeeds."""
+    result = inside(*arguments, directory=directory)
+    assert result.exit_code == 0, (result.exception, result.output)
+    return result.stdout
 
 
 def refused(*arguments, directory="."):

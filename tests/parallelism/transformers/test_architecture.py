@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from small_transformers import LLAMA3_8B, MIXTRAL
 
 from codesign_base import InputError
 from parallelism.transformers.architecture import Transformer
@@ -12,16 +13,9 @@ from parallelism.transformers.experts import Experts
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 
-LLAMA3_8B = Transformer(
-    "llama3-8b", 32, 4096, Attention(32, 8, 128), 14336, 128256, 8192, gated=True
-)
 GPT2 = Transformer(
     "gpt2", 12, 768, Attention(12, 12, 64, True, True), 3072, 50257, 1024,
     bias=True, norm="layernorm", positions=1024, tied=True,
-)  # fmt: skip
-MIXTRAL = Transformer(
-    "mixtral-8x7b", 32, 4096, Attention(32, 8, 128), 14336, 32000, 4096, gated=True,
-    experts=Experts(8, 2, 14336),
 )  # fmt: skip
 
 

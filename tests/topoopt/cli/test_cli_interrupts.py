@@ -54,15 +54,9 @@ def test_an_interrupted_comparison_says_so(workplace):
 
 
 def test_interrupting_before_any_plan_has_status_130(workplace, monkeypatch, capsys):
-    def stop(*arguments, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("topoopt.codesign.solve.co_optimize", stop)
-    monkeypatch.setattr("sys.argv", ["topoopt", "plan", str(workplace[0] / "small.yaml"), *FAST])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 130
-    assert "interrupted: there is no result yet" in capsys.readouterr().err
+    status, said = _left_by(KeyboardInterrupt(), workplace, monkeypatch, capsys)
+    assert status == 130
+    assert "interrupted: there is no result yet" in said
 
 
 INTERRUPTED_BY = """

@@ -1,13 +1,11 @@
 """Job files, brief help, and what the command line says first."""
 
 import json
-import os
 import re
-from pathlib import Path
 
 import pytest
 import typer
-from typer.testing import CliRunner
+from cli_runs import inside, run
 
 from codesign_base import InputError
 from topoopt.cli.app import app
@@ -38,19 +36,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def inside(*arguments, directory="."):
-    before = Path.cwd()
-    os.chdir(directory)
-    try:
-        return CliRunner().invoke(app, list(arguments), prog_name="topoopt")
-    finally:
-        os.chdir(before)
-
-
 def plan_of(*arguments, directory):
-    result = inside("plan", *arguments, "--json", "--quiet", directory=directory)
-    assert result.exit_code == 0, result.exception
-    return json.loads(result.stdout)
+    return json.loads(run("plan", *arguments, "--json", "--quiet", directory=directory))
 
 
 def test_outputs_do_not_overwrite_a_job_file(folder):

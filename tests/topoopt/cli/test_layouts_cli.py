@@ -6,12 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli_runs import refused, run
 from small_layouts import lone_layout_plan, shared_moe_plan
-from typer.testing import CliRunner
 
-from codesign_base import InputError
 from parallelism.taskgraph import TaskKind
-from topoopt.cli.app import app
 from topoopt.fabric import jittered, simulate
 from topoopt.fabric.transport import Transport
 from topoopt.formats.fbuf_check import COMPUTES
@@ -39,19 +37,6 @@ def place(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def inside(place, monkeypatch):
     monkeypatch.chdir(place)
-
-
-def run(*arguments):
-    result = CliRunner().invoke(app, [str(a) for a in arguments], prog_name="topoopt")
-    assert result.exit_code == 0, (result.exception, result.output)
-    return result.stdout
-
-
-def refused(*arguments):
-    result = CliRunner().invoke(app, [str(a) for a in arguments], prog_name="topoopt")
-    assert isinstance(result.exception, InputError), result.output
-    assert "\n" not in str(result.exception)
-    return str(result.exception)
 
 
 def simulated(*arguments):

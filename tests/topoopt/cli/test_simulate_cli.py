@@ -1,18 +1,14 @@
 """`topoopt simulate`, `validate` and `export` as a user meets them."""
 
 import json
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from cli_runs import inside, refused, run
 from fbuf_oracle import data_directory
 from small_plans import shared_plan, small_dlrm, small_mlp, solve
-from typer.testing import CliRunner
 
-from codesign_base import InputError
-from topoopt.cli.app import app
 from topoopt.fabric import jittered, simulate
 from topoopt.formats.fbuf_file import FbufDevice, FbufFile, FbufTask
 from topoopt.formats.fbuf_read import read_fbuf
@@ -26,34 +22,8 @@ DATA = data_directory()
 published = pytest.mark.skipif(DATA is None, reason="the published task graphs are not here")
 
 
-def run(*arguments, directory):
-    """Run a command and return its standard output."""
-    result = invoke(*arguments, directory=directory)
-    assert result.exit_code == 0, (result.exception, result.output)
-    return result.stdout
-
-
-def invoke(*arguments, directory):
-    before = Path.cwd()
-    os.chdir(directory)
-    try:
-        return CliRunner().invoke(app, [str(a) for a in arguments], prog_name="topoopt")
-    finally:
-        os.chdir(before)
-
-
 def simulated(*arguments, directory):
     return json.loads(run("simulate", *arguments, "--json", directory=directory))
-
-
-def refused(*arguments, directory):
-    """Return the one sentence of a refusal."""
-    result = invoke(*arguments, directory=directory)
-    assert isinstance(result.exception, InputError), result.output
-    assert result.stdout == ""
-    message = str(result.exception)
-    assert "\n" not in message and len(message) < 500
-    return message
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +89,7 @@ def test_what_is_wrong_inside_a_file_names_the_file(place):
 def test_an_export_does_not_overwrite_the_plan(place):
     before = (place / "plan.json").read_bytes()
     for kind in ("fbuf", "node-link"):
-        result = invoke("export", "plan.json", "--format", kind, "-o", "plan.json", directory=place)
+        result = inside("export", "plan.json", "--format", kind, "-o", "plan.json", directory=place)
         assert "plan.json is also read" in str(result.exception)
     assert (place / "plan.json").read_bytes() == before
 
@@ -135,7 +105,7 @@ def test_the_slowest_hops_and_ports_that_are_taken_end(place, model):
 
 @pytest.mark.parametrize("option", [("--latency", "61min"), ("--bandwidth", "0.9bps")])
 def test_hops_and_ports_that_a_simulation_loses_are_refused(place, option):
-    result = invoke("simulate", "plan.json", "--fabric", "ideal", *option, directory=place)
+    result = inside("simulate", "plan.json", "--fabric", "ideal", *option, directory=place)
     assert f"{option[1]}' is out of range; give" in str(result.exception)
 
 

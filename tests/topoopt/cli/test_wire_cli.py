@@ -4,19 +4,14 @@ import json
 from dataclasses import replace
 
 import pytest
+from cli_runs import inside, refused
 from small_layouts import shared_layout_plan
 from small_plans import planned, shared_plan, small_dlrm
-from typer.testing import CliRunner
 
 import topoopt as to
 from codesign_base import InputError
-from topoopt.cli.app import app
 from topoopt.formats.chakra_file import TraceNode, attributes, read_trace, trace_bytes
 from topoopt.formats.chakra_schema import NodeType
-
-
-def call(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture(scope="module")
@@ -35,31 +30,31 @@ def names(directory):
 def test_traces_of_a_plan_are_wired_and_simulated(plans, tmp_path, plan):
     source = plans / f"{plan}.json"
     traces, wired = tmp_path / "traces", tmp_path / "wired.fbuf"
-    assert call("export", source, "--format", "chakra", "-o", traces).exit_code == 0
+    assert inside("export", source, "--format", "chakra", "-o", traces).exit_code == 0
     assert names(traces) == [
         "comm_groups.json", "export.json", *(f"trace.{rank}.et" for rank in range(4))
     ]  # fmt: skip
     options = ("--degree", 2, "--bandwidth", "100Gbps")
-    done = call("wire", traces, *options, "-o", wired, "--json")
+    done = inside("wire", traces, *options, "-o", wired, "--json")
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout)
     assert report["kind"] == "traces" and report["servers"] == 4
     assert report["lower_bound_s"] <= report["iteration_time_s"]
     assert report["gap"] == pytest.approx(report["iteration_time_s"] / report["lower_bound_s"] - 1)
     # The same tasks without a trip through traces.
-    direct = json.loads(call("wire", source, *options, "--json").stdout)
+    direct = json.loads(inside("wire", source, *options, "--json").stdout)
     assert report["iteration_time_s"] == pytest.approx(direct["iteration_time_s"], rel=1e-3)
-    simulated = json.loads(call("simulate", wired, "--json").stdout)
+    simulated = json.loads(inside("simulate", wired, "--json").stdout)
     assert simulated["iteration_time_s"] == pytest.approx(report["iteration_time_s"], rel=1e-3)
-    again = call("export", wired, "--format", "astra-sim", "-o", tmp_path / "astra")
+    again = inside("export", wired, "--format", "astra-sim", "-o", tmp_path / "astra")
     assert again.exit_code == 0, again.output
     said = json.loads((tmp_path / "astra" / "export.json").read_text())
     assert said["iteration_time_s"] == pytest.approx(report["iteration_time_s"], rel=1e-3)
     for part in ("workload", "iteration"):
-        astray = call("wire", tmp_path / "astra" / part, *options)
+        astray = inside("wire", tmp_path / "astra" / part, *options)
         assert isinstance(astray.exception, InputError)
         assert "is part of an export for ASTRA-sim" in str(astray.exception)
-    text = call("wire", traces, *options).stdout
+    text = inside("wire", traces, *options).stdout
     assert "no wiring and routing takes less than" in text and "fat-tree" in text
 
 
@@ -70,7 +65,7 @@ def test_only_an_order_that_traces_lack_is_said_to_be_left_out(tmp_path):
     plan.save(tmp_path / "p.json")
     left_out = {}
     for kind in ("astra-sim", "chakra"):
-        done = call("export", tmp_path / "p.json", "--format", kind, "-o", tmp_path / kind)
+        done = inside("export", tmp_path / "p.json", "--format", kind, "-o", tmp_path / kind)
         assert done.exit_code == 0, done.output
         left_out[kind] = "plain iteration" in done.output
     assert left_out == {"astra-sim": False, "chakra": True}
@@ -78,9 +73,9 @@ def test_only_an_order_that_traces_lack_is_said_to_be_left_out(tmp_path):
 
 def test_traces_are_simulated_on_the_plan_they_come_from(plans, tmp_path):
     source = plans / "operators.json"
-    assert call("export", source, "--format", "chakra", "-o", tmp_path / "t").exit_code == 0
-    ours = json.loads(call("simulate", source, "--json").stdout)
-    theirs = json.loads(call("simulate", tmp_path / "t", "--fabric", source, "--json").stdout)
+    assert inside("export", source, "--format", "chakra", "-o", tmp_path / "t").exit_code == 0
+    ours = json.loads(inside("simulate", source, "--json").stdout)
+    theirs = json.loads(inside("simulate", tmp_path / "t", "--fabric", source, "--json").stdout)
     assert theirs["iteration_time_s"] == pytest.approx(ours["iteration_time_s"], rel=1e-3)
 
 
@@ -91,13 +86,13 @@ def test_traces_are_simulated_on_the_plan_they_come_from(plans, tmp_path):
 ])  # fmt: skip
 def test_single_outputs_of_a_deployment(plans, tmp_path, plan, kind, holds):
     output = tmp_path / "out"
-    done = call("export", plans / f"{plan}.json", "--format", kind, "-o", output)
+    done = inside("export", plans / f"{plan}.json", "--format", kind, "-o", output)
     assert done.exit_code == 0, done.output
     if output.is_dir():
         assert any(holds in name for name in names(output)) and "export.json" in names(output)
     else:
         assert holds in output.read_text()
-    assert call("deploy", plans / f"{plan}.json", "-o", tmp_path / "all").exit_code == 0
+    assert inside("deploy", plans / f"{plan}.json", "-o", tmp_path / "all").exit_code == 0
     deployed = {
         path.read_text() for path in (tmp_path / "all").rglob("*") if path.is_file()
     }  # fmt: skip
@@ -120,17 +115,11 @@ def test_a_plan_with_more_links_than_ports_is_neither_deployed_nor_exported(tmp_
     assert names(tmp_path) == ["plan.json"]
 
 
-def refused(*words):
-    """Return the sentence of a refused command, which the command line ends with 2 for."""
-    done = call(*words)
-    assert isinstance(done.exception, InputError), done.output
-    assert done.output == "" and "\n" not in str(done.exception)
-    return str(done.exception)
-
-
 def test_refusals_write_nothing(plans, tmp_path):
     traces = tmp_path / "traces"
-    assert call("export", plans / "layouts.json", "--format", "chakra", "-o", traces).exit_code == 0
+    assert (
+        inside("export", plans / "layouts.json", "--format", "chakra", "-o", traces).exit_code == 0
+    )
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.txt").write_text("meow")
     before = names(tmp_path)
