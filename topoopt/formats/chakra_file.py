@@ -4,18 +4,18 @@ A file ``PREFIX.RANK.et`` holds a ``GlobalMetadata`` and then one ``Node`` an op
 preceded by its size as a varint (mlcommons/chakra, src/third_party/utils/protolib.py).
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from codesign_base import InputError
-from parallelism.reading import shown
+from parallelism.reading import parse_json, shown
 from topoopt.formats.chakra_schema import VERSION, NodeType, messages
 
 _Value = bool | int | float | str
@@ -63,13 +63,15 @@ class TraceNode:
         Raises
         ------
         InputError
-            If the node has none, and there is no default.
+            If the node has none, and there is no default; or it is not finite.
         """
         found = self.attributes.get(name)
         if found is None and default is not None:
             return default
         if found is None or isinstance(found.value, str):
             raise InputError(f"node {self.id} has no number {name!r}; give the attribute")
+        if not isfinite(found.value):
+            raise InputError(f"node {self.id} has {name} {found.value}; give a finite number")
         return found.value
 
     def text(self, name: str) -> str:
@@ -233,7 +235,13 @@ def load_traces(directory: str | Path) -> Trace:
     if not top.is_dir():
         raise InputError(f"{directory} is not a directory; give one with traces PREFIX.RANK.et")
     names = [(re.fullmatch(r"(.*?)\.?(\d+)\.et", path.name), path) for path in top.iterdir()]
-    found = {(int(name[2]), name[1]): path for name, path in names if name}
+    found: dict[tuple[int, str], Path] = {}
+    for name, path in names:
+        if name and found.setdefault((int(name[2]), name[1]), path) != path:
+            both = sorted((path.name, found[int(name[2]), name[1]].name))
+            raise InputError(
+                f"{directory} holds two traces of rank {int(name[2])} ({', '.join(both)}); keep one"
+            )
     if not found:
         raise InputError(f"{directory} holds no traces; they are called PREFIX.RANK.et")
     prefixes = sorted({prefix for _, prefix in found})
@@ -256,10 +264,7 @@ def load_traces(directory: str | Path) -> Trace:
 
 
 def _read_groups(text: str, ranks: int) -> dict[str, tuple[int, ...]]:
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{GROUPS} is not JSON ({error}); write it again") from None
+    document = parse_json(text, GROUPS)
     if not isinstance(document, dict):
         raise InputError(f'{GROUPS} is no object; write groups as {{"1": [0, 1]}}')
     for name, members in document.items():

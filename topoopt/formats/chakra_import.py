@@ -251,7 +251,7 @@ class _Reader:
             )
         ordered = [sorted(nodes[rank], key=lambda node: node.id) for rank in group]
         for same in zip(*ordered, strict=True):
-            kinds = {(int(n.number("comm_type")), n.number("comm_size", 0)) for n in same}
+            kinds = {(n.number("comm_type"), n.number("comm_size", 0)) for n in same}
             if len(kinds) > 1:
                 raise InputError(
                     f"collective {same[0].id} of group {list(group)} has different types or sizes "
@@ -259,7 +259,7 @@ class _Reader:
                 )
             kind, size = kinds.pop()
             if kind not in set(CollectiveCommType):
-                raise InputError(f"collective {same[0].id} is of the unknown type {kind}")
+                raise InputError(f"collective {same[0].id} is of the unknown type {kind:g}")
             places = [(rank, node.id) for rank, node in zip(group, same, strict=True)]
             what, order = CollectiveCommType(kind), (same[0].id, group[0])
             if what is CollectiveCommType.ALL_TO_ALL:
@@ -373,8 +373,8 @@ def _process_groups(text: str) -> dict[str, tuple[int, ...]]:
     try:
         listed = json.loads(text[2:-2])
         return {
-            str(each["pg_name"]): tuple(sorted(int(rank) for rank in each["ranks"]))
+            str(each["pg_name"]): tuple(sorted({int(rank) for rank in each["ranks"]}))
             for each in listed
         }
-    except (TypeError, KeyError, ValueError, RecursionError):
+    except (TypeError, KeyError, ValueError, OverflowError, RecursionError):
         return {}

@@ -1,6 +1,7 @@
 """Chakra traces: bytes against the schema written out by hand, trips there and back, refusals."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -169,6 +170,11 @@ def together(number, kind, *after, size=30, group=""):
     return TraceNode(number, "a", NodeType.COMM_COLL, after, 0, values)
 
 
+def odd_collective(kind, size):
+    values = attributes(comm_type=("double", kind), comm_size=("double", size))
+    return TraceNode(0, "a", NodeType.COMM_COLL, (), 0, values)
+
+
 def read(*ranks, groups=None):
     return trace_tasks(Trace(tuple(list(nodes) for nodes in ranks), groups or {}))
 
@@ -229,7 +235,7 @@ def test_processors_cpus_and_memory_are_devices_of_their_own():
 
 
 def test_groups_of_pytorch_are_read_from_metadata():
-    listed = json.dumps([{"pg_name": "9", "ranks": [0, 2]}, {"pg_name": "1", "ranks": []}])
+    listed = json.dumps([{"pg_name": "9", "ranks": [2, 0, 2]}, {"pg_name": "1", "ranks": []}])
     metadata = TraceNode(5, "", NodeType.METADATA, inputs=f"['{listed}']")
     of_two = together(0, CollectiveCommType.ALL_REDUCE, group="9")
     of_all = together(1, CollectiveCommType.ALL_REDUCE, group="1")
@@ -237,6 +243,7 @@ def test_groups_of_pytorch_are_read_from_metadata():
     assert [graph.groups[group] for group in graph.first] == [(0, 2), (0, 1, 2)]
 
 
+ENDLESS = '[{"pg_name": "9", "ranks": [1e999]}]'
 REFUSED = {
     "has 1 send and 0 receives of tag 0": ([send(0, 1)], []),
     "sends 8 bytes, but node 0 of rank 1 receives 9": ([send(0, 1)], [receive(0, 0, size=9)]),
@@ -248,7 +255,16 @@ REFUSED = {
     ),
     "is a BROADCAST, which is no task": ([together(0, CollectiveCommType.BROADCAST)],) * 2,
     "unknown type 77": ([together(0, 77)],) * 2,
+    "unknown type 0.5": ([odd_collective(0.5, 1.0)],),
+    "node 0 has comm_type nan; give a finite number": ([odd_collective(math.nan, 1.0)],),
+    "node 0 has comm_size inf; give a finite number": ([odd_collective(0.0, math.inf)],),
     "of group '4', of which no ranks are given": ([together(0, 0, group="4")],),
+    "of group '9', of which no ranks are given": (
+        [
+            TraceNode(1, "", NodeType.METADATA, inputs="['" + ENDLESS + "']"),
+            together(0, 0, group="9"),
+        ],
+    ),
     "has no number 'comm_size'": ([TraceNode(0, "", NodeType.COMM_SEND, (), 0, attributes(
         comm_dst=("int32", 1)))], [receive(0, 0)]),
     "has work but no duration": ([comp(0, micros=0, num_ops=("int64", 5))],),
@@ -308,7 +324,8 @@ def test_directories_that_hold_no_whole_set_are_refused(tmp_path):
         load_traces(tmp_path)
     (tmp_path / "b.1.et").rename(tmp_path / "a.1.et")
     for text, why in (
-        ("{", "not JSON"),
+        ("{", "not valid JSON"),
+        ('{"1": [0], "1": [1]}', "key '1' occurs twice"),
         ("[]", "no object"),
         ('{"1": [0, 5]}', "list ranks"),
         ('{"1": null}', "is null; list ranks"),
@@ -318,3 +335,6 @@ def test_directories_that_hold_no_whole_set_are_refused(tmp_path):
             load_traces(tmp_path)
     with pytest.raises(InputError, match="not a directory"):
         load_traces(tmp_path / "a.0.et")
+    (tmp_path / "a.01.et").write_bytes(trace_bytes([comp(0)]))
+    with pytest.raises(InputError, match=r"two traces of rank 1 \(a.01.et, a.1.et\); keep one"):
+        load_traces(tmp_path)
