@@ -99,7 +99,7 @@ def failures_at(clos: Clos, failures: Sequence[str]) -> list[tuple[float, Clos]]
     timed = []
     for text in failures:
         time, _, spine = text.rpartition(":")
-        if not time or not spine.isdigit():
+        if not time or not spine.isdecimal():
             raise InputError(f"fail-spine-at {text!r} is not time:spine, for example 5s:3")
         timed.append((parse_time(time, "fail-spine-at", allow_zero=True), int(spine)))
     found = []

@@ -171,6 +171,6 @@ def _ring(flows: list[tuple[int, list[int]]], where: str) -> Ints:
 def _natural(name: str) -> list[tuple[int, int, str]]:
     """Return a key that sorts job_2 before job_10."""
     return [
-        (0, int(part), "") if part.isdigit() else (1, 0, part)
+        (0, int(part), "") if part.isdecimal() else (1, 0, part)
         for part in re.split(r"([0-9]+)", name)
     ]

@@ -149,6 +149,7 @@ def test_traffic_folders_load(tmp_path):
         (("run", "--jobs", "JOBS", "--bandwidth", "100"), "names no unit"),
         (("run", "--jobs", "JOBS", "--move-cost", "1 day"), "unknown unit"),
         (("run", "--jobs", "JOBS", "--fail-spine-at", "5s"), "is not time:spine"),
+        (("run", "--jobs", "JOBS", "--fail-spine-at", "5s:²"), "is not time:spine"),
         (("run", "--jobs", "JOBS", "--fail-spine-at", "5s:9"), "spine 9 does not exist"),
         (
             ("run", "--jobs", "JOBS", "--fail-spines", "2", "--fail-spine-at", "1s:1"),

@@ -59,8 +59,8 @@ def test_a_file_becomes_rings(tmp_path):
 
 def test_files_are_ordered_by_their_numbers(tmp_path):
     for number, ring in ((10, RING), (2, SECOND)):
-        write(tmp_path, HEAD + ring, f"job_{number}-x.txt")
-    assert [job.name for job in load_traffic_folder(tmp_path, SMALL)] == ["job_2-x", "job_10-x"]
+        write(tmp_path, HEAD + ring, f"job_3²{number}-x.txt")
+    assert [job.name for job in load_traffic_folder(tmp_path, SMALL)] == ["job_3²2-x", "job_3²10-x"]
 
 
 @pytest.mark.parametrize(

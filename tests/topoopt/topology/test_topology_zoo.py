@@ -226,6 +226,7 @@ def test_bills_agree_with_the_formulas() -> None:
         (("ring", 8, 2), {}, "choose totient"),
         (("torus", 8, None), {}, "give --dims"),
         (("torus", None, None), {"dims": "4by4"}, "joined by x"),
+        (("torus", None, None), {"dims": "4x²"}, "joined by x"),
         (("torus", 9, None), {"dims": "4x4"}, "has 16 servers, not 9"),
         (("torus", None, 3), {"dims": "4x4"}, "needs 4 ports"),
         (("product", None, None), {"dims": "XX(3)"}, "no dimension"),
