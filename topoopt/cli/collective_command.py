@@ -89,6 +89,10 @@ def _hosts(group: str, hosts: int) -> list[int]:
             raise InputError(
                 f"--group has {part.strip()!r}; give hosts 0 to {hosts - 1} and a step from 1 on"
             )
+        if int(last) < int(first):
+            raise InputError(
+                f"--group has {part.strip()!r}, whose last host is before its first; exchange them"
+            )
         found += range(int(first), int(last) + 1, int(step or 1))
     return found
 

@@ -65,6 +65,7 @@ def test_times_and_the_written_schedule(monkeypatch, capsys, network, tmp_path) 
         (("--group", "0,x"), "--group is '0,x'"),
         (("--group", "0-9"), "--group has '0-9'"),
         (("--group", "0-7:0"), "--group has '0-7:0'"),
+        (("--group", "0,1,5-2"), "--group has '5-2', whose last host is before its first"),
         (("--group", "5"), "at least two distinct hosts"),
         (("--collective", "gather"), "choose allreduce"),
         (("--collective", "broadcast", "--root", "8"), "root is 8, which is not in the group"),
