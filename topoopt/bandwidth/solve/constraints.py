@@ -18,6 +18,8 @@ _TOKEN = re.compile(
     r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)"
     r"(?P<unit>\s*[kKMGTP]?i?(?:B/s|Bps|bps|b/s|bit/s))?|(?P<sign>[+-])|(?P<times>\*))"
 )
+# Of any number: far above any bandwidth, and far from where sums of products overflow.
+_MOST = 1e24
 _HINT = "write for example 'b0 == 500', 'b0 >= 2 b1' or 'b2 + b3 <= 200GB/s'"
 
 
@@ -248,6 +250,12 @@ def _sides(text: str, dimensions: int) -> tuple[list[_Side], list[str]]:
         raise InputError(f"constraint {text!r} has no <=, >= or ==; {_HINT}")
     close()
     sides[-1].text = text[begin:].strip()
+    for side in sides:
+        for number in (*side.row.tolist(), side.cost, side.constant):
+            if not abs(number) <= _MOST:
+                raise InputError(
+                    f"constraint {text!r} has a number above {_MOST:g} (bytes/s); give smaller ones"
+                )
     return sides, relations
 
 

@@ -286,6 +286,8 @@ def test_constraints_by_hand():
         ("<= 5", "lacks a term"),
         ("b0 + <= 5", "lacks a term"),
         ("b0 <= nan", "cannot be read at 'nan'"),
+        ("b0 <= 1e400", "a number above 1e.24"),
+        ("1e400 b0 >= 1e300 sum(b)", "a number above 1e.24"),
         ("b0 <= 5 6", "cannot be read at '6'"),
         ("b0 b1 <= 5", "cannot be read at 'b1'"),
         ("b0 * 2 <= 5", "without a number"),
