@@ -35,7 +35,7 @@ def strategy_lines(strategy: list[OperatorPlan], servers: int) -> list[str]:
     if data:
         lines.append(f"  data-parallel on all servers ({len(data)}): {operator_names(data)}")
     if whole:
-        lines.append(f"  whole on one server ({len(whole)}): {_placements(whole)}")
+        lines.append(f"  each whole on one server ({len(whole)}): {_placements(whole)}")
     for (sample, parameter, mode), ops in sorted(rest.items()):
         splits = [f"{sample} sample shards"] if sample > 1 else []
         if parameter > 1:

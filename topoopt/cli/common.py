@@ -302,6 +302,8 @@ def _line(report: Progress) -> str:
     gained = ""
     if report.gained is not None:
         gained = f", {100.0 * report.gained:.2g} % in the last tenth of the work"
+    if report.stage == "failures":  # nothing is sought
+        return f"{stage}: {report.done}{total}"
     return f"{stage}: step {report.done}{total}, best {best}{gained}"
 
 

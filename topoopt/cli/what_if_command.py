@@ -145,7 +145,11 @@ def _each_lines(document: dict[str, Any]) -> list[str]:
         if time is not None:
             took = (format_time(time), f"{time / whole:.3f}x", cable["repair"])
         rows.append((f"{cable['source']}-{cable['target']}", str(cable["cables"]), *took))
-    more = f"; the worst {_NAMED}, --json has all" if len(lost) > _NAMED else ""
+    more = ""
+    if len(lost) > _NAMED:
+        least = lost[-1]["time_s"]  # the worst come first
+        others = "all cut off" if least is None else f"none below {least / whole:.3f}x"
+        more = f", {others}; the worst {_NAMED}, --json has all"
     return [
         f"iteration {format_time(whole)} undamaged; one cable lost at each of "
         f"{counted(len(lost), 'place')} in turn{more}",

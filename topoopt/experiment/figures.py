@@ -13,7 +13,10 @@ from topoopt.experiment.rows import Row
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MISSING = "figures are not drawn: matplotlib is missing; pip install 'topoopt[figures]'"
+MISSING = (
+    "figures are not drawn: matplotlib is missing; pip install 'topoopt[figures]', then run the "
+    "same with --resume"
+)
 _DOTS_PER_INCH = 150
 
 

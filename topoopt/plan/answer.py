@@ -155,7 +155,7 @@ def _split(plan: Plan) -> str:
     rest = len(record.operators) - data - whole
     parts = (
         (data, "data-parallel on all servers"),
-        (whole, "whole on one server"),
+        (whole, "each whole on one server" if whole > 1 else "whole on one server"),
         (rest, "in shards"),
     )
     return "; ".join(f"{counted(count, 'operator')} {how}" for count, how in parts if count)

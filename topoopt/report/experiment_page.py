@@ -171,7 +171,8 @@ def picture(folder: Path, name: str) -> Html:
         ) from None
     title = re.sub(r"[-_]+", " ", Path(name).stem)
     image = element("img", src=data_uri(kind, content), alt=title)
-    return element("figure", image, element("figcaption", title), class_="picture")
+    scroll = element("div", image, class_="scroll")
+    return element("figure", scroll, element("figcaption", title), class_="picture")
 
 
 def markdown_html(text: str, known: Collection[str] = ()) -> Html:

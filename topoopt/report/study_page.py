@@ -129,6 +129,7 @@ def _on_one_line(words: str) -> str:
 def _table(found: Sequence[tuple[str, Plan, str]]) -> Html:
     """Return the plans of one model as bars, fastest first."""
     ranked = sorted(found, key=lambda each: (_of_a_sample(each[1]), _cost(each[1]), each[0]))
+    seeds = len({plan.seed for _, plan, _ in found}) > 1
     bars = []
     least = inf  # cost of all that is at least as fast
     for name, plan, page in ranked:
@@ -146,7 +147,7 @@ def _table(found: Sequence[tuple[str, Plan, str]]) -> Html:
                     ),
                     dollars(plan.cost_usd),
                     number(plan.gap, f"{plan.gap:.1%}"),
-                    str(plan.seed),
+                    *([str(plan.seed)] if seeds else []),
                 ),
                 ours=_cost(plan) < least,
             )
@@ -154,7 +155,7 @@ def _table(found: Sequence[tuple[str, Plan, str]]) -> Html:
         least = min(least, _cost(plan))
     head = (
         "plan", "time a sample", "iteration", "global batch", "servers", "ports", "network cost",
-        "above the bound", "seed",
+        "above the bound", *(["seed"] if seeds else []),
     )  # fmt: skip
     return joined(
         element("p", "Fastest first, by packet trains where a plan has their time, else by "

@@ -231,5 +231,6 @@ def _of_file(path: Path) -> str:
         )
     raise InputError(
         f"{str(path)!r} is neither a plan nor a comparison nor the manifest of an experiment; give "
-        "a file of topoopt plan -o or topoopt compare --json, or an experiment's results folder"
+        "a file of topoopt plan -o or topoopt compare --json, the results folder of an experiment, "
+        "or a folder of plans (topoopt pareto --save-plans, topoopt.sweep)"
     )

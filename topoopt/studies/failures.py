@@ -292,7 +292,8 @@ def fail_each(
     except KeyboardInterrupt:
         if not found:
             raise
-    return sorted(found, key=lambda lost: (-lost.time_s, lost.source, lost.target))
+    # Times that differ by rounding alone do not decide what comes first.
+    return sorted(found, key=lambda lost: (-float(f"{lost.time_s:.9g}"), lost.source, lost.target))
 
 
 def single_cables(network: Network, both_ways: bool) -> list[int]:

@@ -82,6 +82,16 @@ def test_the_split_counts_every_operator_once():
     assert sum(counts) == len(plan.parallelization.operators)
 
 
+def test_operators_on_one_server_each_are_not_said_to_share_it():
+    plan = shared_plan()
+    operators = plan.parallelization.operators[:2]
+    alone = [
+        replace(op, sample=1, parameter=1, servers=[server]) for server, op in enumerate(operators)
+    ]
+    record = replace(plan.parallelization, operators=alone)
+    assert "2 operators each whole on one server" in str(replace(plan, parallelization=record))
+
+
 def test_counts_of_one_are_singular():
     plan = shared_plan()
     links = [replace(plan.links[0], cables=1)]

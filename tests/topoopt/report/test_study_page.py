@@ -1,6 +1,7 @@
 """The report of a folder of plans: every plan is there, and each row leads to its page."""
 
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -63,6 +64,15 @@ def test_plans_that_something_cheaper_matches_are_not_in_bold(tmp_path):
     write_report(tmp_path / "in", tmp_path / "x.html")
     found = list(rows((tmp_path / "x.html").read_text()))
     assert [bold for _, _, bold in found] == [True, False]
+    assert ">seed</th>" not in (tmp_path / "x.html").read_text()  # all have the same
+
+
+def test_seeds_are_told_where_they_differ(tmp_path):
+    (tmp_path / "in").mkdir()
+    for seed in (0, 1):
+        replace(shared_plan(), seed=seed).save(tmp_path / "in" / f"{seed}.json")
+    write_report(tmp_path / "in", tmp_path / "x.html")
+    assert ">seed</th>" in (tmp_path / "x.html").read_text()
 
 
 def test_different_models_of_one_name_are_not_compared(tmp_path):

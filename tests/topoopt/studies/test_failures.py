@@ -178,6 +178,17 @@ def test_each_cable_fails_once_as_when_it_is_drawn(both_ways) -> None:
     assert len(fail_each(fabric, tasks, both_ways=both_ways, progress=stop)) == 3
 
 
+def test_cables_that_hurt_alike_come_in_the_order_of_their_servers(monkeypatch) -> None:
+    fabric = circulant(5, (1, 2))
+    tasks = TaskGraph.from_lists(5, [(T, 0, 1, 8e7, 0.0)], [])
+    rounding = iter(range(1000))
+    monkeypatch.setattr(
+        "topoopt.studies.failures._time", lambda *_: 0.1 * (1.0 + 1e-16 * (next(rounding) % 7))
+    )
+    ends = [(lost.source, lost.target) for lost in fail_each(fabric, tasks)]
+    assert ends == sorted(ends)
+
+
 def test_the_command(tmp_path) -> None:
     import topoopt as to
 
@@ -203,6 +214,8 @@ def test_the_command(tmp_path) -> None:
     table = CliRunner().invoke(app, each).output.splitlines()
     assert table[3].split()[0] == f"{worst['source']}-{worst['target']}"
     assert len(table) == 3 + min(10, len(found["each_link"]))
+    slowdown = found["each_link"][-1]["time_s"] / plan.iteration_time_s
+    assert f"none below {slowdown:.3f}x; the worst 10" in table[0]
     for more in (["--trials", "5"], ["--fail-links", "1"]):
         result = CliRunner().invoke(app, [*each, *more])
         assert "--each-link takes every cable once" in str(result.exception)
