@@ -43,6 +43,9 @@ _LEAST_SHARED = 2e7
 # proposal is so little work that without an end to them they go on for many minutes.
 _SLICE = 25
 _MOST_PROPOSALS = 6000
+# Of proposals. What the expander's search finds may become the plan, so it is the same whatever else
+# a plan is compared with.
+_STREAMS = {"ideal-switch": 0, "fat-tree": 1, "expander": 2}
 
 
 @dataclass
@@ -102,7 +105,7 @@ def best_compared(
     result : SearchResult
         Of that search. After an interruption its strategies are scored, and nothing is searched.
     number : int
-        Of the fabric, which seeds its proposals.
+        Of the fabric among those compared with, which seeds its proposals unless it is a usual one.
     progress : callable, optional
 
     Returns
@@ -143,7 +146,7 @@ def best_compared(
         if problem.spares:
             # There a plan's work is that of wiring it, which these fabrics do not need.
             shared = min(shared, search.method.budget(servers).work)
-        _improve(search, first, score, shared, number, progress)
+        _improve(search, first, score, shared, _STREAMS.get(fabric.name, number), progress)
     if packets and not result.interrupted:
         real = host if base.real is None else base.real()
         met = score.pairs(real, search.effort.confirmed + 1, search.method.spacing)

@@ -39,7 +39,8 @@ def test_nothing_that_the_plans_search_kept_is_faster(searched, fabric):
     kept = [pair.strategy for pair in result.others]
     for strategy in (*kept, *named_strategies(search.space).values()):
         assert found.time <= score(strategy) * (1.0 + 1e-9)
-    again = best_compared(search, base, result, 1)
+    # Whichever it is of the fabrics that are compared.
+    again = best_compared(search, base, result, 7)
     assert (again.parallelization, again.time) == (found.parallelization, found.time)
 
 
