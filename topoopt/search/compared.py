@@ -43,8 +43,8 @@ _LEAST_SHARED = 2e7
 # proposal is so little work that without an end to them they go on for many minutes.
 _SLICE = 25
 _MOST_PROPOSALS = 6000
-# Of proposals. What the expander's search finds may become the plan, so it is the same whatever else
-# a plan is compared with.
+# Of proposals. What the expander's search finds may become the plan, so it is the same whatever
+# else a plan is compared with.
 _STREAMS = {"ideal-switch": 0, "fat-tree": 1, "expander": 2}
 
 
