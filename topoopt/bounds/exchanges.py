@@ -101,6 +101,7 @@ def exchange_terms(
     layout: Layout,
     schedule: PipelineSchedule,
     far: Loads,
+    enough: float = float("inf"),
 ) -> dict[str, float]:
     """Bound the iteration time of a layout of experts over every placement of it.
 
@@ -115,6 +116,8 @@ def exchange_terms(
         That of the layout.
     far : Loads
         Of the layout in Megatron's order of axes, where context and expert groups span servers.
+    enough : float
+        Seconds beyond which any bound will do.
 
     Returns
     -------
@@ -122,7 +125,8 @@ def exchange_terms(
         Of the placement with the least: ``pipeline``, the schedule's passes, each with what its
         ranks wait for to come through the ports of their server, and the optimizer's step; and
         ``exchange``, all tokens that cross between servers, over the ports of the busiest
-        server, or in link-bytes over all ports.
+        server, or in link-bytes over all ports. If the pipelines alone take longer than
+        ``enough``, the least of these.
 
     Notes
     -----
@@ -153,15 +157,18 @@ def exchange_terms(
         # Passes that take longer make no pipeline end sooner.
         if any((longer >= other).all() for other in tried):
             continue
-        ports = (
-            0.0 if crosses is None else ports_seconds(crosses, across, layout, schedule, wirings)
-        )
-        if ports >= least:
-            continue
         none = np.zeros(longer.shape[1])
         forward, backward, weight = longer
         times = PassTimes(forward, backward, weight, none, none)
         pipeline = timeline(schedule, times).makespan + far.update_s
+        if pipeline >= least or pipeline > enough:
+            tried.append(longer)
+            if pipeline < least:
+                least, best = pipeline, {"pipeline": pipeline}
+            continue
+        ports = (
+            0.0 if crosses is None else ports_seconds(crosses, across, layout, schedule, wirings)
+        )
         if pipeline >= ports:
             tried.append(longer)
         if max(pipeline, ports) < least:

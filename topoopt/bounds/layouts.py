@@ -43,7 +43,7 @@ class Bounded:
     bound : Bound
         Wherever its ranks sit.
     passes_only : bool
-        Whether it is the `passes_bound`, which is lower than others and far quicker.
+        Whether it is the `passes_bound`, or another that is below the `layout_bound` and quicker.
     """
 
     layout: Layout
@@ -283,7 +283,9 @@ def passes_bound(family: LayoutFamily, layout: Layout, schedule: PipelineSchedul
     return Bound(seconds * ROUNDING * ROUNDING, {"passes": seconds})
 
 
-def layout_bound(family: LayoutFamily, wirings: Wirings, layout: Layout) -> Bound:
+def layout_bound(
+    family: LayoutFamily, wirings: Wirings, layout: Layout, enough: float = float("inf")
+) -> Bound:
     """Bound the iteration time of a layout from below, wherever its ranks sit.
 
     Parameters
@@ -292,6 +294,8 @@ def layout_bound(family: LayoutFamily, wirings: Wirings, layout: Layout) -> Boun
     wirings : Wirings
         Ports of the servers.
     layout : Layout
+    enough : float
+        Seconds: a bound that is above them may be lower, and quicker, than without.
 
     Returns
     -------
@@ -308,7 +312,9 @@ def layout_bound(family: LayoutFamily, wirings: Wirings, layout: Layout) -> Boun
     ports = wirings.degree * wirings.bandwidth
     injection = {"injection": least_injection(placement, schedule, loads) / ports}
     if layout.expert_ranks > 1 and not spans(placement):
-        terms = exchange_terms(family, wirings, layout, schedule, loads) | injection
+        # Beyond ``enough`` after rounding, too.
+        enough /= ROUNDING * ROUNDING
+        terms = exchange_terms(family, wirings, layout, schedule, loads, enough) | injection
     else:
         passes = timeline(schedule, _instant(loads)).makespan
         terms = {"pipeline": passes + loads.update_s} | injection

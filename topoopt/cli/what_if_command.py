@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 # Cables that the text names.
 _NAMED = 10
+_ALL_TAKE_PART = (
+    "layouts fill all servers that are left; where their number divides badly, fewer may be faster "
+    "a sample: plan for those (topoopt plan --servers), too"
+)
 
 
 def what_if_command(
@@ -52,6 +56,7 @@ def what_if_command(
 
     Example: topoopt what-if plan.json --fail-links 3 --trials 100
     """
+    from parallelism.transformers.family import LayoutFamily
     from topoopt.fabric.simulate import score
     from topoopt.plan.plan import load_plan
     from topoopt.plan.rebuild import rebuild
@@ -114,6 +119,8 @@ def what_if_command(
             )
     document = _each(lost, whole) if each_link else _document(found, what, count, seed)
     document["notes"] = schedule_left_out(loaded)
+    if what == "servers" and isinstance(built.family, LayoutFamily):
+        document["notes"].append(_ALL_TAKE_PART)
     if as_json:
         common.print_json(document)
     else:

@@ -83,9 +83,10 @@ class Survey:
 class Looked(NamedTuple):
     """What is known of a layout; each is None where what comes before rules the layout out.
 
-    ``memory`` is in bytes of the fullest GPU, ``passes`` a `passes_bound`, ``bound`` a
-    `layout_bound`, ``placed`` the order of its axes with the least estimate, and that in seconds.
-    What is ``needless`` (`topoopt.bounds.layouts.needless`) is not looked at further.
+    ``memory`` is in bytes of the fullest GPU, ``passes`` a `passes_bound`, or what of a
+    `layout_bound` rules the layout out, ``bound`` a `layout_bound`, ``placed`` the order of its
+    axes with the least estimate, and that in seconds. What is ``needless``
+    (`topoopt.bounds.layouts.needless`) is not looked at further.
     """
 
     memory: float
@@ -126,9 +127,12 @@ def look_at(problem: Problem[LayoutFamily], layouts: Sequence[Layout], best: flo
         elif not known and needless(layout, keeping):
             found.append(Looked(memory, passes, needless=True))
             continue
-        if known or passes.seconds <= _HOPEFUL * best:
-            bound = layout_bound(family, wirings, layout)
-            if known or bound.seconds <= _HOPEFUL * best:
+        hopeful = float("inf") if known else _HOPEFUL * best
+        if passes.seconds <= hopeful:
+            bound = layout_bound(family, wirings, layout, hopeful)
+            if bound.seconds > hopeful:
+                passes, bound = bound, None
+            else:
                 places = family.unlike_placements(layout)
                 rate, ring = wirings.port_rate, wirings.degree == 1
                 times = [

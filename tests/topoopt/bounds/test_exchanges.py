@@ -176,6 +176,18 @@ def test_the_bound_counts_more_than_instant_messages() -> None:
         assert max(terms.values()) > 1.05 * max(instant.values())
 
 
+def test_a_bound_that_is_enough_is_no_higher_and_never_falls_below_what_was_asked() -> None:
+    wirings, shortened = wirings_of(PLAIN, CLUSTER), 0
+    for layout in spread(0)[::40]:
+        exact = layout_bound(PLAIN, wirings, layout)
+        assert layout_bound(PLAIN, wirings, layout, exact.seconds) == exact
+        for share in (0.5, 0.9, 0.999):
+            quick = layout_bound(PLAIN, wirings, layout, share * exact.seconds)
+            assert share * exact.seconds < quick.seconds <= exact.seconds
+            shortened += "exchange" not in quick.terms
+    assert shortened > 10
+
+
 def test_each_placement_is_bounded_by_all_that_is_known_of_it() -> None:
     wirings = wirings_of(PLAIN, CLUSTER)
     wide = [x for x in spread(0) if x.expert_ranks > 4 and x.tensor == 1]

@@ -182,6 +182,7 @@ def test_cables_and_ports_fail(what):
     assert found[f"fail_{what}"] == 1 and found["trials"] == 4
     assert all(row["disconnected"] == 0 for row in found["repairs"].values())
     assert found["best"]["mean_s"] >= plan.iteration_time_s * (1 - 1e-9)
+    assert found["notes"] == []
 
 
 def what_if(*arguments):
@@ -191,6 +192,8 @@ def what_if(*arguments):
 def test_servers_fail():
     two = what_if("--fail-servers", 2, "--trials", 3)
     assert two["batch_share"] == 0.5
+    (note,) = two["notes"]
+    assert "layouts fill all servers that are left" in note
     assert two["does_not_fit"] == 0 and two["why_not"] is None
     assert two["repairs"]["rewired"]["disconnected"] == 0
     # Two stages of two expert ranks do not fill six GPUs.
