@@ -35,12 +35,15 @@ def estimated_seconds(
     for. The ports of a server carry its messages one after another. Weights that are gathered for
     the first passes and gradients that are reduced after the last ones get the ports when no
     message does, and of the time of a message a share. Stages whose ranks are on one server share
-    its ports: half of what the others send goes first. Left out is what comes into ports, that
-    messages which are there at once share them and all end late, and latencies.
+    its ports: half of what the others send goes before what one waits for, but all of their
+    gradients, which are there at the same time; and everything must go. Left out is what comes
+    into ports, that messages which are there at once share them and all end late, and latencies.
     """
     sent = part_bytes(placement, loads)
-    # Of what the other stages on a server send, half goes before what one waits for.
-    rate /= 0.5 * (1.0 + placement.ranks_per_server / sent.ranks)
+    sharing = placement.ranks_per_server / sent.ranks
+    in_all = sent.in_all(placement.layout.zero, schedule.microbatches)
+    least = sharing * float(in_all.sum()) / placement.layout.pipeline / rate
+    at_the_end, rate = rate / sharing, rate / (0.5 * (1.0 + sharing))
     beside = sent.context + loads.beside * sent.tokens
     after = sent.heads + (1.0 - loads.beside) * sent.tokens
     ends = stage_ends(
@@ -51,11 +54,11 @@ def estimated_seconds(
             (after + sent.tensor) / rate,
             sent.outputs / rate,
             sent.weights / rate,
-            sent.gradients / rate,
-            sent.copies / rate,
+            sent.gradients / at_the_end,
+            sent.copies / at_the_end,
         ),
         loads.exposed, 1.0 / sent.ranks,
     )  # fmt: skip
     if sent.tied:
         ends[[0, -1]] = max(ends[0], ends[-1]) + sent.tied / rate
-    return float(ends.max()) + loads.update_s
+    return max(float(ends.max()), least) + loads.update_s

@@ -124,6 +124,19 @@ class Placement:
         """Whether next GPUs that share experts are on one server, as many as it has of them."""
         return self.experts_together(self.gpus_per_server)
 
+    @cached_property
+    def data_across(self) -> bool:
+        """Whether only data parallelism goes across servers: a rank's others are on its own.
+
+        Servers then send each other weights and sums of gradients, for which rings suffice.
+        """
+        if self.servers_per_rank > 1 or self.layout.expert_ranks > self.ranks_per_server:
+            return False
+        stages_and_context = (self.home == self.home[:1, :, :1]).all()
+        return bool(stages_and_context) and self.experts_together(
+            self.layout.expert_ranks * self.layout.tensor
+        )
+
     def experts_together(self, gpus: int) -> bool:
         """Whether each next so many GPUs that share experts are on one server.
 

@@ -126,6 +126,26 @@ class PartBytes(NamedTuple):
     copies: Floats
     tied: float
 
+    def in_all(self, zero: int, microbatches: int) -> Floats:
+        """Return the bytes of each part in an iteration, without those of a tied embedding.
+
+        Parameters
+        ----------
+        zero : int
+            What is sharded.
+        microbatches : int
+
+        Returns
+        -------
+        float64 array, shape (parts,)
+        """
+        passes = self.context + self.heads + self.tokens + self.inputs + self.tensor
+        microbatch = self.outputs.sum(axis=0) + passes.sum(axis=0)
+        gathers = {0: 0, 3: 2 * microbatches}.get(zero, 1)
+        scatters = microbatches if zero >= 2 else 1
+        shared = gathers * self.weights + scatters * self.gradients + self.copies
+        return np.asarray(microbatches * microbatch + shared)
+
 
 def part_bytes(placement: Placement, loads: Loads, *, every: bool = False) -> PartBytes:
     """Return what the servers of a placed layout send for each part.
@@ -187,13 +207,6 @@ def network_bytes(
     float64 array, shape (parts,)
         Of these, the gradients of each part after its last pass.
     """
-    zero, microbatches = placement.layout.zero, schedule.microbatches
     sent = part_bytes(placement, loads, every=True)
-    passes = sent.context + sent.heads + sent.tokens + sent.inputs + sent.tensor
-    microbatch = float(sent.outputs.sum()) + float(passes.sum())
-    gathers = {0: 0, 3: 2 * microbatches}.get(zero, 1)
-    scatters = microbatches if zero >= 2 else 1
-    shared = gathers * float(sent.weights.sum()) + scatters * float(sent.gradients.sum())
-    shared += float(sent.copies.sum())
-    whole = microbatches * microbatch + shared + 2.0 * sent.tied
-    return whole, sent.gradients + sent.copies
+    whole = float(sent.in_all(placement.layout.zero, schedule.microbatches).sum())
+    return whole + 2.0 * sent.tied, sent.gradients + sent.copies

@@ -32,7 +32,7 @@ from topoopt.search.placed_times import (
 from topoopt.search.result import Compared, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
-from topoopt.search.survey import Candidate, Survey, diverse, survey
+from topoopt.search.survey import Candidate, Survey, data_across, diverse, survey
 
 # Placed layouts that a topology is built for; further ones until wirings have taken so much work,
 # which is all of them on dozens of servers; those that need at most this share of the best time on
@@ -147,11 +147,9 @@ class LayoutSearch:
         self.twins = _twins(found.candidates)
         pairs: list[Pair[Placement]] = []
         wired, unsimulated, interrupted = 0, 0, False
-        begin, stages = 0, [always + count for count in _stages(len(chosen) - always)]
         tried = set[Placed]()
-        for end in stages:
-            interrupted = self._simulate(chosen, begin, end, report)
-            begin = end
+        for several in self._in_stages(chosen, always, found, pairs):
+            interrupted = self._simulate(several, report)
             ordered = by_hops(self.second, self.placed, self.cluster.servers)
             rewirer = Rewirer(self.problem)
             for one, little in self._worth_wiring(ordered, tried, pairs, rewirer):
@@ -217,24 +215,44 @@ class LayoutSearch:
         chosen = self._within_memory(chosen, len(always))
         return chosen, min(len(always), len(chosen))
 
-    def _simulate(
+    def _in_stages(
         self,
         chosen: Sequence[Candidate],
-        begin: int,
-        end: int,
-        report: Callable[[str, int, int, float], None],
+        always: int,
+        found: Survey,
+        pairs: list[Pair[Placement]],
+    ) -> Iterator[Sequence[Candidate]]:
+        """Yield the chosen layouts in stages, and after the first what wires may suit better.
+
+        That is known from the pairs, which the caller adds to meanwhile.
+        """
+        begin = 0
+        for count in _stages(len(chosen) - always):
+            yield chosen[begin : always + count]
+            if begin == 0:
+                simulated = [one.placement for one in self.placed]
+                slower = _WORTH * _least_s(pairs)
+                more = data_across(self.problem, found.candidates, slower, simulated)
+                twins = [(each, self.twins.get(each.layout)) for each in more]
+                more += [twin.on(each.placement) for each, twin in twins if twin is not None]
+                most = self.problem.options.memory_bytes
+                yield [one for one in more if self.family.expected_bytes(one.placement) <= most]
+            begin = always + count
+
+    def _simulate(
+        self, chosen: Sequence[Candidate], report: Callable[[str, int, int, float], None]
     ) -> bool:
-        """Simulate some of the chosen layouts on the ideal switch; say whether interrupted."""
+        """Simulate chosen layouts on the ideal switch; say whether interrupted."""
         placed, most = self.placed, self.problem.options.memory_bytes
         # The other map of an earlier stage's layout may be among those chosen for this one.
         known = {one.placement for one in placed}
         try:
-            firsts = {self._first(each): each for each in chosen[begin:end]}
+            firsts = {self._first(each): each for each in chosen}
             new = {place: each for place, each in firsts.items() if place not in known}
-            for done, one in enumerate(placed_on_switch(self.second, new), start=end - len(new)):
+            for done, one in enumerate(placed_on_switch(self.second, new)):
                 placed.append(one)
                 best = min(p.ideal_s for p in placed)
-                report("placements", done + 1, len(chosen), best)
+                report("placements", done + 1, len(new), best)
             fastest = {p.candidate.layout: p.candidate for p in sorted(placed, key=ideal_s)}
             close = list(fastest.values())[:_REORDERED]
             twins = [self.twins.get(candidate.layout) for candidate in close]

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import NamedTuple
 
@@ -27,6 +27,9 @@ _TOGETHER = 64
 _KINDS: dict[str, Callable[[Layout], object]] = {
     "schedule": lambda layout: layout.schedule, "depth": lambda layout: layout.pipeline
 }  # fmt: skip
+# Layouts with only data parallelism across servers that are simulated after these, and by how much
+# their estimates may be too high.
+_ACROSS, _TOO_HIGH = 8, 1.05
 # By what layouts to simulate are chosen, in turn.
 _TURNS = ("estimate", "estimate", "schedule", "bound", "estimate", "depth", "estimate", "bound")
 
@@ -57,6 +60,10 @@ class Candidate:
     def layout(self) -> Layout:
         """What is placed."""
         return self.placement.layout
+
+    def on(self, placement: Placement) -> "Candidate":
+        """Return the same layout with its ranks in the order of another placement."""
+        return replace(self, placement=replace(placement, layout=self.layout))
 
 
 @dataclass(frozen=True)
@@ -308,6 +315,53 @@ def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
             for kind, counted in rare.items():
                 counted[_KINDS[kind](candidates[following].layout)] += turn != "bound"
     return [candidates[i] for i in chosen]
+
+
+def data_across(
+    problem: Problem[LayoutFamily],
+    candidates: Sequence[Candidate],
+    below: float,
+    simulated: Sequence[Placement],
+) -> list[Candidate]:
+    """Choose layouts with only data parallelism across servers, which need only rings.
+
+    A direct network carries their sums as fast as a switch does, but messages of stages, context
+    and experts, which ports of a switch carry to any server, slower. So they may be the best of all
+    where estimates, which are of a switch, put many others first.
+
+    Parameters
+    ----------
+    problem : Problem
+    candidates : sequence of Candidate
+        By estimate.
+    below : float
+        Seconds that they must take less than, to be worth a wiring.
+    simulated : sequence of Placement
+        What is simulated already.
+
+    Returns
+    -------
+    list of Candidate
+        At most eight that differ from each other and from what is simulated, by estimate of such a
+        placement.
+    """
+    family, cluster = problem.family, problem.cluster
+    rate = wirings_of(family, cluster).port_rate
+    found: list[Candidate] = []
+    for each in candidates:
+        if each.estimate_s >= _TOO_HIGH * below:
+            break
+        for place in family.unlike_placements(each.layout):
+            if place.of_degrees.data_across and each.bound.seconds < below:
+                seconds = max(family.estimate(place, rate), each.bound.seconds)
+                if seconds < _TOO_HIGH * below:
+                    found.append(replace(each, placement=place, estimate_s=seconds))
+    found.sort(key=lambda each: each.estimate_s)
+    kinds = set[tuple[object, ...]]()
+    for place in simulated:
+        if place.of_degrees.data_across:
+            _new(kinds, place.layout)
+    return [each for each in found if _new(kinds, each.layout)][:_ACROSS]
 
 
 def _new(kinds: set[tuple[object, ...]], layout: Layout) -> bool:

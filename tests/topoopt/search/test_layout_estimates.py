@@ -6,7 +6,7 @@ import pytest
 import topoopt as to
 from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.placement import Placement
+from parallelism.transformers.placement import AXES, Placement
 from topoopt.evaluate.problem import Problem
 from topoopt.problem.options import SearchOptions
 from topoopt.search.layouts import LayoutSearch
@@ -19,13 +19,13 @@ def searched(name, ports, batch, stack="megatron-core", servers=8):
     return LayoutSearch(Problem(job.family(servers), cluster, SearchOptions(), 0))
 
 
-def compared(search, layouts):
-    """Return estimates and simulated times, seconds."""
+def compared(search, layouts, order=AXES):
+    """Return estimates and simulated times, seconds, with the ranks in an order of axes."""
     family, cluster = search.family, search.cluster
     rate = cluster.degree * cluster.port_rate
     pairs = [
         (family.estimate(place, rate), switched_s(search.problem, place))
-        for place in (Placement(layout, 8) for layout in layouts)
+        for place in (Placement(layout, 8, order) for layout in layouts)
     ]
     return np.array(pairs).T
 
@@ -55,6 +55,25 @@ def test_estimates_order_layouts_as_a_switch_does(name, ports, batch, least, cou
     assert np.median(ratios) < 1.01
     assert spearmanr(estimates, times).statistic > 0.93
     assert times[estimates.argmin()] < 1.15 * times.min()
+
+
+@pytest.mark.parametrize(
+    ("name", "ports", "least", "off"),
+    [
+        ("mixtral-8x7b", "100Gbps", 0.85, 0.05),
+        pytest.param("llama3-8b", "25Gbps", 0.7, 0.085, marks=pytest.mark.slow),
+    ],
+)
+def test_estimates_know_stages_that_share_the_ports_of_a_server(name, ports, least, off) -> None:
+    search = searched(name, ports, 128)
+    family = search.family
+    fit = [x for x in family.layouts() if max(u.total for u in family.uses(x)) < 80e9]
+    shared = [x for x in fit if 1 < x.pipeline <= 8]
+    every = shared[:: len(shared) // 24]
+    estimates, times = compared(search, every, ("context", "pipeline", "data"))
+    ratios = estimates / times
+    assert least < ratios.min() and ratios.max() < 1.15
+    assert abs(ratios - 1.0).mean() < off
 
 
 @pytest.mark.parametrize("stack", ["fsdp1", "megatron-moe"])
