@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 # Cables that the text names.
 _NAMED = 10
-_ALL_TAKE_PART = (
-    "layouts fill all servers that are left; where their number divides badly, fewer may be faster "
-    "a sample: plan for those (topoopt plan --servers), too"
+_IDLE = (
+    "layouts fill all servers that are left, or the plan's goes on without the replicas that lost "
+    "one; other numbers of servers are not looked at"
 )
 
 
@@ -120,7 +120,7 @@ def what_if_command(
     document = _each(lost, whole) if each_link else _document(found, what, count, seed)
     document["notes"] = schedule_left_out(loaded)
     if what == "servers" and isinstance(built.family, LayoutFamily):
-        document["notes"].append(_ALL_TAKE_PART)
+        document["notes"].append(_IDLE)
     if as_json:
         common.print_json(document)
     else:

@@ -15,6 +15,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.studies.failures import check_trials
+from topoopt.studies.fewer_replicas import fewer_replicas
 from topoopt.studies.replanning import Alternatives, alternatives_on, surviving_batch, survivors_of
 
 WAYS = ("skip", "new-rings", "rewired")
@@ -142,18 +143,53 @@ def after_servers(
     The batch of each server stays, so the global batch shrinks with the servers. Searched are
     strategies from the plan's, moved off the dead (`surviving_strategy`), and from the named
     ones. Of layouts, those of the plan's degrees but data, and the most promising others, are
-    simulated on each wiring.
+    simulated on each wiring; and that of the plan without the replicas that lost a server
+    (`fewer_replicas`), whose other servers are idle. Its times are of as many samples.
     """
     alive = survivors_of(job.family.servers, dead).size
-    return _without(job.fabric, dead, alternatives_on(job, alive, steps, seed))
+    return _without(job, dead, alternatives_on(job, alive, steps, seed), {})
 
 
 def _without(
+    job: Rebuilt,
+    dead: tuple[int, ...],
+    alternatives_without: Callable[[tuple[int, ...]], Alternatives],
+    rewired: dict[int, float],
+) -> Continued:
+    """Simulate what runs on all survivors, and fewer replicas on some of them, each way.
+
+    How long so many servers take wired anew is kept.
+    """
+    found = _on_all(job.fabric, dead, alternatives_without)
+    alive = survivors_of(job.family.servers, dead).size
+    batch = surviving_batch(job.family, alive)
+    fewer = fewer_replicas(job, dead) if batch else None
+    if fewer is None:
+        return found
+    servers = fewer.placement.servers
+    if servers not in rewired:
+        rewired[servers] = fewer.rewired()
+    times = {"rewired": rewired[servers]}
+    for how in ("skip", "new-rings"):
+        try:
+            left = without_servers(job.fabric, (*dead, *fewer.idle), how)
+        except InfeasibleError:
+            break  # the links are the same for both
+        times[how] = fewer.on(left)
+    times = {how: time * batch / fewer.batch for how, time in times.items()}
+    if min(times.values()) == float("inf"):
+        return found
+    least = {how: min(time, times.get(how, time)) for how, time in found.times.items()}
+    origin = "plan" if min(least.values()) < min(found.times.values()) else found.origin
+    return Continued(dead, least, origin)
+
+
+def _on_all(
     fabric: Fabric,
     dead: tuple[int, ...],
     alternatives_without: Callable[[tuple[int, ...]], Alternatives],
 ) -> Continued:
-    """Simulate the parallelizations of the survivors, each way."""
+    """Simulate the parallelizations of all survivors, each way."""
     times = dict.fromkeys(WAYS, float("inf"))
     try:
         alternatives = alternatives_without(dead)
@@ -244,6 +280,7 @@ def fail_servers(
         )
     rng = np.random.default_rng(seed)
     known: dict[tuple[int, ...], Continued] = {}
+    rewired: dict[int, float] = {}
     drawn: list[Continued] = []
     undamaged = score(job.fabric, job.tasks())
     alternatives = alternatives_on(job, servers - count, steps, seed)
@@ -251,7 +288,7 @@ def fail_servers(
         for trial in range(trials):
             dead = tuple(sorted(rng.choice(servers, count, replace=False).tolist()))
             if dead not in known:
-                known[dead] = _without(job.fabric, dead, alternatives)
+                known[dead] = _without(job, dead, alternatives, rewired)
             drawn.append(known[dead])
             if progress:
                 progress(trial + 1, min(drawn[-1].times.values()))

@@ -193,16 +193,20 @@ def test_servers_fail():
     two = what_if("--fail-servers", 2, "--trials", 3)
     assert two["batch_share"] == 0.5
     (note,) = two["notes"]
-    assert "layouts fill all servers that are left" in note
+    assert "without the replicas that lost one" in note
     assert two["does_not_fit"] == 0 and two["why_not"] is None
     assert two["repairs"]["rewired"]["disconnected"] == 0
-    # Two stages of two expert ranks do not fill six GPUs.
+    # Two stages of two expert ranks do not fill six GPUs, but four of them.
     three = what_if("--fail-servers", 1, "--trials", 3)
-    assert three["does_not_fit"] == 3
-    assert "no layout fills 6 GPUs with a global batch of 6" in three["why_not"]
-    assert three["best"]["mean_s"] is None
-    text = run("what-if", "scattered.json", "--fail-servers", 1, "--trials", 3, "-q")
-    assert "in 3 of 3 trials they do not: model 'small-moe': no layout fills 6 GPUs" in text
+    assert three["batch_share"] == 0.75 and three["does_not_fit"] == 0
+    assert three["best"]["mean_s"] > two["repairs"]["rewired"]["mean_s"]
+    # Nor two.
+    one = what_if("--fail-servers", 3, "--trials", 3)
+    assert one["does_not_fit"] == 3
+    assert "no layout fills 2 GPUs with a global batch of 2" in one["why_not"]
+    assert one["best"]["mean_s"] is None
+    text = run("what-if", "scattered.json", "--fail-servers", 3, "--trials", 3, "-q")
+    assert "in 3 of 3 trials they do not: model 'small-moe': no layout fills 2 GPUs" in text
     lone_layout_plan().save("lone.json")
     for option in ((), ("--each-link",), ("--fail-servers", 1)):
         assert "lone.json is for one server, whose failure" in refused(

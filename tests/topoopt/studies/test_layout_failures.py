@@ -3,14 +3,19 @@
 from dataclasses import replace
 from itertools import combinations
 
+import networkx as nx
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from small_layouts import SMALL_MOE, lone_layout_plan, shared_moe_plan
 from small_plans import planned
 
 import topoopt as to
 from codesign_base import InputError
 from parallelism.transformers.choices import Choices
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.placement import AXES, Placement
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabric import score
@@ -20,6 +25,7 @@ from topoopt.problem.options import SearchOptions
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.survey import survey
 from topoopt.studies.failures import random_cables, random_ports
+from topoopt.studies.fewer_replicas import _kept
 from topoopt.studies.server_failures import WAYS, after_servers, fail_servers, without_servers
 
 FREE = Choices(
@@ -104,13 +110,58 @@ def test_rewired_is_a_topology_of_all_ports(built):
     assert best * (1 - 1e-9) <= found.times["rewired"] <= best * 1.05
 
 
+@pytest.mark.parametrize(("dead", "idle"), [(0, 2), (3, 1)])
+def test_a_job_goes_on_without_the_replicas_that_lost_a_server(dead, idle):
+    """Where no layout fills the servers that are left: the plan's on half of them."""
+    small = rebuild(shared_moe_plan())
+    found = after_servers(small, (dead,))
+    assert found.fits and found.origin == "plan"
+    # Two servers have four samples, and three would have six.
+    half = replace(small.strategy, layout=replace(small.strategy.layout, data=2))
+    tasks = small.family.on(2, 4).build(half)
+    for how in ("skip", "new-rings"):
+        left = without_servers(small.fabric, (dead, idle), how)
+        assert found.times[how] == pytest.approx(1.5 * score(left, tasks))
+    both = after_servers(small, (dead, idle))
+    assert found.times["rewired"] == pytest.approx(1.5 * both.times["rewired"])
+
+
+@given(
+    st.sampled_from(["small", "two ranks", "spanning"]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([1, 2]),
+    st.sampled_from([1, 2]),
+    st.permutations(AXES),
+    st.data(),
+)
+def test_replicas_go_together(gpus, expert, context, pipeline, order, data):
+    """By networkx: those that a chain of servers and groups of experts joins to a dead server."""
+    tensor, on_server = {"small": (1, 2), "two ranks": (2, 4), "spanning": (4, 2)}[gpus]
+    if gpus == "spanning":
+        expert = 1
+    layout = Layout(tensor, context, 8, pipeline, expert)
+    placement = Placement(layout, on_server, tuple(order))
+    dead = data.draw(st.sets(st.integers(0, placement.servers - 1), min_size=1, max_size=3))
+    graph = nx.Graph()
+    for (c, d, p), rank in np.ndenumerate(placement.rank):
+        for server in placement.rank_servers(int(rank)):
+            graph.add_edge(("replica", d), ("server", server))
+        together = (d * context + c) // layout.expert_ranks
+        graph.add_edge(("replica", d), ("experts", together, p))
+    joined = set()
+    for server in dead:
+        joined |= nx.node_connected_component(graph, ("server", server))
+    expected = [("replica", d) not in joined for d in range(8)]
+    assert _kept(placement, tuple(dead)).tolist() == expected
+
+
 def test_why_a_job_does_not_go_on():
     small = rebuild(shared_moe_plan())
-    for dead in combinations(range(4), 1):
+    for dead in combinations(range(4), 3):
         found = after_servers(small, dead)
         assert not found.fits and found.origin == ""
         assert all(np.isinf(time) for time in found.times.values())
-        assert "no layout fills 6 GPUs with a global batch of 6" in found.why
+        assert "no layout fills 2 GPUs with a global batch of 2" in found.why
     starved = replace(small, family=replace(small.family, memory_reserve=0.99999))
     assert "does not fit" in after_servers(starved, (0, 1)).why
     # Fewer samples than servers: none is left for a server.
