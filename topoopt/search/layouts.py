@@ -229,7 +229,7 @@ class LayoutSearch:
         begin = 0
         for count in _stages(len(chosen) - always):
             yield chosen[begin : always + count]
-            if begin == 0:
+            if begin == 0 and pairs:
                 simulated = [one.placement for one in self.placed]
                 slower = _WORTH * _least_s(pairs)
                 more = data_across(self.problem, found.candidates, slower, simulated)

@@ -22,8 +22,10 @@ WAYS = ("skip", "new-rings", "rewired")
 """How the wiring of the survivors serves them: see `after_servers`."""
 
 
-def without_servers(fabric: Fabric, dead: tuple[int, ...], how: str = "skip") -> Fabric:
-    """Return a fabric without some servers and their cables, its rings closed over the others.
+def without_servers(
+    fabric: Fabric, dead: tuple[int, ...], how: str = "skip", idle: tuple[int, ...] = ()
+) -> Fabric:
+    """Return a fabric without dead servers and their cables, its rings closed over the others.
 
     Parameters
     ----------
@@ -34,11 +36,14 @@ def without_servers(fabric: Fabric, dead: tuple[int, ...], how: str = "skip") ->
     how : {"skip", "new-rings"}
         skip: rings go from the server before a dead one to the server after it, over as many
         links as that takes. new-rings: all groups choose rings anew, as `default_rings` does.
+    idle : tuple of int
+        Distinct servers that are left, but only forward.
 
     Returns
     -------
     Fabric
-        Servers renumbered in their order, all routes anew (equal splits over shortest paths).
+        Servers renumbered in their order, idle ones (as switches) after the others; all routes
+        anew (equal splits over shortest paths).
 
     Raises
     ------
@@ -48,24 +53,27 @@ def without_servers(fabric: Fabric, dead: tuple[int, ...], how: str = "skip") ->
         If the survivors are not connected.
     """
     network = fabric.network
-    alive = survivors_of(network.hosts, dead)
+    alive = survivors_of(network.hosts, (*dead, *idle))
     if network.switches:
         raise InputError(f"fabric {fabric.name!r} has switches; give a direct-connect one")
     if alive.size == 1:
         return no_network(1)
     number = np.full(network.hosts, -1, dtype=np.int64)
-    number[alive] = np.arange(alive.size)
-    kept = (number[network.source] >= 0) & (number[network.target] >= 0)
+    number[[*alive, *idle]] = np.arange(alive.size + len(idle))
+    source, target = number[network.source], number[network.target]
+    order = np.lexsort((target, source))
+    kept = order[(source[order] >= 0) & (target[order] >= 0)]
     smaller = Network(
         name=network.name,
         hosts=alive.size,
-        switches=0,
-        source=number[network.source[kept]],
-        target=number[network.target[kept]],
+        switches=len(idle),
+        source=source[kept],
+        target=target[kept],
         capacity=network.capacity[kept],
         latency=network.latency[kept],
         multiplicity=network.multiplicity[kept],
     )
+    number[list(idle)] = -1
     rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for group, orders in fabric.rings.items() if how == "skip" else ():
         left = tuple(int(number[v]) for v in group if number[v] >= 0)
@@ -77,8 +85,9 @@ def without_servers(fabric: Fabric, dead: tuple[int, ...], how: str = "skip") ->
     return Fabric(
         fabric.name,
         smaller,
-        ecmp_routes(smaller),
+        ecmp_routes(smaller, hosts_forward=True),
         {group: tuple(orders) for group, orders in rings.items()},
+        forwarding=bool(idle),
     )
 
 
@@ -144,7 +153,7 @@ def after_servers(
     strategies from the plan's, moved off the dead (`surviving_strategy`), and from the named
     ones. Of layouts, those of the plan's degrees but data, and the most promising others, are
     simulated on each wiring; and that of the plan without the replicas that lost a server
-    (`fewer_replicas`), whose other servers are idle. Its times are of as many samples.
+    (`fewer_replicas`), whose other servers only forward. Its times are of as many samples.
     """
     alive = survivors_of(job.family.servers, dead).size
     return _without(job, dead, alternatives_on(job, alive, steps, seed), {})
@@ -172,7 +181,7 @@ def _without(
     times = {"rewired": rewired[servers]}
     for how in ("skip", "new-rings"):
         try:
-            left = without_servers(job.fabric, (*dead, *fewer.idle), how)
+            left = without_servers(job.fabric, dead, how, fewer.idle)
         except InfeasibleError:
             break  # the links are the same for both
         times[how] = fewer.on(left)

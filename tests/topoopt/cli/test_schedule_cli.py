@@ -6,9 +6,9 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-from cli_runs import CLUSTER, SMALL
+from cli_runs import CLUSTER, SMALL, inside, refused, run
 from small_plans import shared_plan, small_dlrm, solve
-from test_simulate_cli import invoke, refused, run, simulated
+from test_simulate_cli import simulated
 
 from codesign_base import InputError
 from topoopt.evaluate.scheduling import ordered_tasks
@@ -100,7 +100,7 @@ def test_plan_prints_and_verifies_its_schedule(place):
         "barrier", "ready", "fair",
     )  # fmt: skip
     assert plain or "schedule: " in text
-    assert invoke("verify", "new.json", directory=place).exit_code == 0
+    assert inside("verify", "new.json", directory=place).exit_code == 0
 
 
 def test_wrong_options_are_refused(place):

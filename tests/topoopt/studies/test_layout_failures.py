@@ -12,13 +12,15 @@ from small_layouts import SMALL_MOE, lone_layout_plan, shared_moe_plan
 from small_plans import planned
 
 import topoopt as to
-from codesign_base import InputError
+from codesign_base import InfeasibleError, InputError
 from parallelism.transformers.choices import Choices
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import AXES, Placement
+from routing.network import Network
+from routing.paths import ecmp_routes
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.fabric import score
+from topoopt.fabric import Fabric, score
 from topoopt.plan.rebuild import rebuild
 from topoopt.problem.job import nvlink_server
 from topoopt.problem.options import SearchOptions
@@ -120,10 +122,25 @@ def test_a_job_goes_on_without_the_replicas_that_lost_a_server(dead, idle):
     half = replace(small.strategy, layout=replace(small.strategy.layout, data=2))
     tasks = small.family.on(2, 4).build(half)
     for how in ("skip", "new-rings"):
-        left = without_servers(small.fabric, (dead, idle), how)
+        left = without_servers(small.fabric, (dead,), how, (idle,))
         assert found.times[how] == pytest.approx(1.5 * score(left, tasks))
     both = after_servers(small, (dead, idle))
     assert found.times["rewired"] == pytest.approx(1.5 * both.times["rewired"])
+
+
+def test_idle_servers_forward():
+    """Of a ring of four without the first, the others are joined by the one that is idle."""
+    here = np.arange(4)
+    following = np.roll(here, -1)
+    network = Network.from_links(
+        "ring", 4, 0, [*here, *following], [*following, *here], capacity=1e9, latency=1e-6
+    )
+    fabric = Fabric("ring", network, ecmp_routes(network))
+    left = without_servers(fabric, (0,), idle=(2,))
+    assert (left.network.hosts, left.network.switches, left.network.links) == (2, 1, 4)
+    assert left.routes.latency.reshape(2, 2) == pytest.approx(np.array([[0, 2e-6], [2e-6, 0]]))
+    with pytest.raises(InfeasibleError):
+        without_servers(fabric, (0, 2))
 
 
 @given(
