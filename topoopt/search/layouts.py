@@ -41,6 +41,8 @@ _WIRED, _WIRING_WORK = 6, 8e7
 _PROMISING = 0.95
 # Share of the best time that a placed layout may need on the ideal switch to be wired.
 _WORTH = 0.999
+# By how much a layout's other map of layers may be faster than it.
+_NEAR = 1.05
 # Placed layouts that are simulated on each fabric to compare with.
 _COMPARED = 40
 # Of the layouts simulated, those whose axes are tried in every order.
@@ -230,11 +232,14 @@ class LayoutSearch:
         for count in _stages(len(chosen) - always):
             yield chosen[begin : always + count]
             if begin == 0 and pairs:
-                simulated = [one.placement for one in self.placed]
-                slower = _WORTH * _least_s(pairs)
-                more = data_across(self.problem, found.candidates, slower, simulated)
-                twins = [(each, self.twins.get(each.layout)) for each in more]
-                more += [twin.on(each.placement) for each, twin in twins if twin is not None]
+                below = _WORTH * _least_s(pairs)
+                simulated = [one for one in self.placed if one.placement.of_degrees.data_across]
+                known = [one.placement for one in simulated]
+                more = data_across(self.problem, found.candidates, below, known)
+                near = [one.placement for one in simulated if one.ideal_s < _NEAR * below]
+                places = [*near, *(each.placement for each in more)]
+                twins = [(place, self.twins.get(place.layout)) for place in places]
+                more += [twin.on(place) for place, twin in twins if twin is not None]
                 most = self.problem.options.memory_bytes
                 yield [one for one in more if self.family.expected_bytes(one.placement) <= most]
             begin = always + count

@@ -337,7 +337,7 @@ def data_across(
     below : float
         Seconds that they must take less than, to be worth a wiring.
     simulated : sequence of Placement
-        What is simulated already.
+        Those of this kind that are simulated already.
 
     Returns
     -------
@@ -359,8 +359,7 @@ def data_across(
     found.sort(key=lambda each: each.estimate_s)
     kinds = set[tuple[object, ...]]()
     for place in simulated:
-        if place.of_degrees.data_across:
-            _new(kinds, place.layout)
+        _new(kinds, place.layout)
     return [each for each in found if _new(kinds, each.layout)][:_ACROSS]
 
 
