@@ -83,7 +83,10 @@ def _check_asked(plan: Plan, rebuilt: Rebuilt) -> None:
             f"schedule overlaps iterations, but search.options.schedule is {options.schedule!r}"
         )
     alone = plan.cluster.servers == 1
-    for name in ("confirm", "effort", "schedule"):
+    settled = ["confirm", "effort", "schedule"]
+    if isinstance(rebuilt.family, LayoutFamily):
+        settled.append("simulated")
+    for name in settled:
         if getattr(options, name) is None:
             raise InputError(f"search.options.{name} is null; plans record what was decided")
     known = options.plan_routings(plan.cluster.servers)
