@@ -211,10 +211,10 @@ class ModelGraph:
                         f"model {self.name!r}: operator {op.name!r} has {field} = "
                         f"{getattr(op, field)}; give zero or a positive number"
                     )
-            if any(extent < 1 for extent in op.output_shape):
+            if not op.output_shape or any(extent < 1 for extent in op.output_shape):
                 raise InputError(
                     f"model {self.name!r}: operator {op.name!r} has output shape "
-                    f"{op.output_shape}; every extent must be at least 1"
+                    f"{op.output_shape}; give at least one extent, and each at least 1"
                 )
         for op, mixed in zip(self.operators, mixed_later(self.operators), strict=True):
             sliced = op.kind is OperatorKind.CONCAT and op.split(Mode.CHANNEL) is not None

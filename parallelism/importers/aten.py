@@ -52,6 +52,9 @@ MOVES = _names(
     """
 )
 
+# Those of them that pick rows of their first tensor, which may be a table.
+LOOKUPS = _names("gather index index_select take take_along_dim")
+
 REDUCTIONS = _names(
     """
     mean sum prod amax amin var std var_mean std_mean norm linalg_vector_norm logsumexp any all
@@ -116,7 +119,8 @@ def pointwise(recorder: Recorder, call: Operation) -> Traced:
 def move(recorder: Recorder, call: Operation) -> Traced:
     """Gather, scatter, sort: memory traffic, and an operation an element."""
     table = call.arguments.get("self")
-    if isinstance(table, Traced) and table.parameters and not table.batched:
+    picks = call.operation in LOOKUPS
+    if picks and isinstance(table, Traced) and table.parameters and not table.batched:
         return embedding(recorder, call, table)
     out = recorder.sample(call.out_elements)
     moved = recorder.samples(*call.batched) + out

@@ -283,6 +283,9 @@ class _Walker:
         self.torch = torch
         self.recorder = recorder
         self.title = title
+        # Of tensors that share memory: the one that was there first, and all that are known.
+        self._first: dict[Any, Any] = {}
+        self._sharing: dict[Any, list[Any]] = {}
 
     def run(self, module: Any, environment: dict[Any, Any]) -> Any:
         """Record every node, and return what the graph returns."""
@@ -316,7 +319,7 @@ class _Walker:
         given = [self._resolve(argument, environment) for argument in node.args]
         schema = getattr(node.target, "_schema", None)
         if schema is None:
-            return self._plain(node, given)
+            return self._plain(node, given, environment)
         if _operation(node.target) == "broadcast_tensors":
             views = zip(given[0], self._shapes(node), strict=True)
             return [self.recorder.alias(value, shape, False) for value, shape in views]
@@ -334,12 +337,37 @@ class _Walker:
             len(node.users) == 1,
         )  # fmt: skip
         result = self._record(node, call)
-        if schema.is_mutable and node.args and isinstance(node.args[0], self.torch.fx.Node):
-            # Later readers of the tensor that was changed in place see the result.
-            environment[node.args[0]] = result
+        for one, argument in zip(schema.arguments, node.args, strict=False):
+            if one.alias_info is not None and one.alias_info.is_write:
+                self._write(argument, result, environment)
+        if schema.returns and schema.returns[0].alias_info is not None:
+            self._share(node, node.args[0])
         if len(shapes) > 1 and isinstance(result, Traced):
             return [self.recorder.alias(result, shape, False) for shape in shapes]
         return result
+
+    def _share(self, node: Any, source: Any) -> None:
+        """Note that a tensor is the memory, or some of the memory, of another."""
+        if isinstance(source, self.torch.fx.Node):
+            first = self._first[node] = self._first.get(source, source)
+            self._sharing.setdefault(first, [first]).append(node)
+
+    def _write(self, node: Any, result: Traced, environment: dict[Any, Any]) -> None:
+        """Let later readers of a tensor that was changed in place see the result.
+
+        So do readers of what it is a part of, and of other parts.
+        """
+        if not isinstance(node, self.torch.fx.Node):
+            return
+        first = self._first.get(node, node)
+        if isinstance(whole := environment.get(first), Traced):
+            self.recorder.widen(result, whole.shape)
+        for each in self._sharing.get(first, [first]):
+            held = environment.get(each)
+            if isinstance(held, Traced):
+                environment[each] = self.recorder.alias(result, held.shape, False)
+            elif isinstance(held, list):
+                environment[each] = [self.recorder.alias(result, x.shape, False) for x in held]
 
     def _record(self, node: Any, call: Operation) -> Traced:
         operation = call.operation
@@ -368,10 +396,11 @@ class _Walker:
         value = source if isinstance(source, Traced) else call.batched[0]
         return self.recorder.alias(value, call.shape, call.alone)
 
-    def _plain(self, node: Any, given: list[Any]) -> Any:
+    def _plain(self, node: Any, given: list[Any], environment: dict[Any, Any]) -> Any:
         """Take an entry of a result, or walk the graph that a context manager wraps."""
         name = _operation(node.target)
         if name == "getitem":
+            self._share(node, node.args[0])
             entries = given[0]
             if isinstance(entries, list):
                 return entries[given[1]]
@@ -381,7 +410,12 @@ class _Walker:
         if inner is not None and name.startswith("wrap_with"):
             holders = [one for one in given[inner].graph.nodes if one.op == "placeholder"]
             inside = dict(zip(holders, given[inner + 1 :], strict=False))
-            return self.run(given[inner], inside)
+            before = dict(inside)
+            result = self.run(given[inner], inside)
+            for holder, outer in zip(holders, node.args[inner + 1 :], strict=False):
+                if inside[holder] is not before[holder]:
+                    self._write(outer, inside[holder], environment)
+            return result
         if not any(isinstance(one, Traced) and one.batched for one in given):
             return None  # arithmetic on shapes
         raise InputError(

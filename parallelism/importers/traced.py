@@ -177,11 +177,11 @@ class Recorder:
         """Return the elements of one sample of some tensors, which need not all hold the batch."""
         return sum(self.sample(value.elements) for value in values)
 
-    def _sample_shape(self, call: Operation) -> tuple[int, ...]:
+    def _sample_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         """Return the shape of one sample of an output, of one to three axes."""
-        extents = list(call.shape)
+        extents = list(shape)
         axes = [axis for axis, extent in enumerate(extents) if extent % self.batch == 0 < extent]
-        self.sample(call.out_elements)  # At most one axis holds the batch, and once.
+        self.sample(math.prod(shape))  # At most one axis holds the batch, and once.
         for axis in axes:
             extents[axis] //= self.batch
             if extents[axis] == 1:
@@ -193,6 +193,14 @@ class Recorder:
     def alias(self, value: Traced, shape: Sequence[int], alone: bool) -> Traced:
         """Return another view of a value."""
         return replace(value, shape=tuple(shape), alone=value.alone and alone)
+
+    def widen(self, value: Traced, shape: Sequence[int]) -> None:
+        """Let the operator that wrote a part of a tensor hand on the whole of it."""
+        if value.operator is None:
+            return
+        made, whole = self._operators[value.operator], self._sample_shape(shape)
+        if math.prod(whole) > math.prod(made.shape):
+            made.shape, made.splits = whole, ()  # slices of the part are none of the whole
 
     def fixed(self, call: Operation) -> Traced:
         """Return a value that depends on no model input."""
@@ -221,8 +229,8 @@ class Recorder:
                 sparse, splits = False, ()
         self._operators.append(
             _Pending(
-                self._unique(call.label), kind, inputs, self._sample_shape(call), flops, elements,
-                index_bytes, self._claim(names), splits, sparse, key,
+                self._unique(call.label), kind, inputs, self._sample_shape(call.shape), flops,
+                elements, index_bytes, self._claim(names), splits, sparse, key,
             )
         )  # fmt: skip
         return Traced(call.shape, len(self._operators) - 1, True, alone=call.alone)

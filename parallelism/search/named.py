@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from codesign_base.whole_numbers import divisors
 from parallelism.graph import Mode, OperatorKind
-from parallelism.search.space import StrategySpace, legal_degrees
+from parallelism.search.space import MOST_PARAMETER, StrategySpace, legal_degrees
 from parallelism.strategy import OperatorConfig, Strategy
 
 _MOST_SHARDS = 256
@@ -268,7 +268,7 @@ def _named(space: StrategySpace) -> dict[str, Strategy]:
         found["hybrid"] = hybrid(space)
     if space.sample_only or not space.parameter_splits:
         return found
-    for degree in divisors(space.servers, space.max_parameter)[1:]:
+    for degree in divisors(space.servers, MOST_PARAMETER)[1:]:
         # Every shard of every table sends to all replicas: more are too slow to score, and
         # where they are needed for memory the least-memory strategy stands in.
         if has_tables and tables * degree <= max(space.servers, _MOST_SHARDS):

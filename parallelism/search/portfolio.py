@@ -9,6 +9,8 @@ from parallelism.search.mcmc import Score
 from parallelism.search.searcher import Searcher, work_of
 from parallelism.strategy import Strategy
 
+# Proposals of one turn.
+_TURN = 25
 # Of what earlier turns have brought, so much counts still.
 _MEMORY = 0.7
 # What a turn without gain is worth beside one that gains all: searchers are not given up.
@@ -27,13 +29,10 @@ class Portfolio:
     ----------
     members : sequence of Searcher
         At least one.
-    turn : int
-        Proposals of one turn.
     """
 
-    def __init__(self, members: Sequence[Searcher], turn: int = 25) -> None:
+    def __init__(self, members: Sequence[Searcher]) -> None:
         self.members = list(members)
-        self.turn = turn
         first = min(range(len(self.members)), key=lambda i: (self.members[i].best_time, i))
         self.best: Strategy = self.members[first].best
         self.best_time = self.members[first].best_time
@@ -90,7 +89,7 @@ class Portfolio:
         if not open_:
             return False
         self._now = max(open_, key=lambda i: (self._index(i), -i))
-        self._left = self.turn
+        self._left = _TURN
         self._start = (self.best_time, work_of(score))
         return True
 
@@ -108,6 +107,6 @@ class Portfolio:
         cost = work_of(score) - work
         now = self._now
         self._gain[now] = _MEMORY * self._gain[now] + gain
-        self._work[now] = _MEMORY * self._work[now] + (cost if cost > 0.0 else float(self.turn))
+        self._work[now] = _MEMORY * self._work[now] + (cost if cost > 0.0 else float(_TURN))
         self._began[now] = True
         self._waited = [0 if i == now else w + 1 for i, w in enumerate(self._waited)]

@@ -13,6 +13,8 @@ Degrees = tuple[int, int, Mode]
 """Parts along the samples and along the parameters, and how the latter are split."""
 Change = list[tuple[int, OperatorConfig]]
 """Operators and their new configurations."""
+MOST_PARAMETER = 16
+"""Largest parameter degree that a search proposes."""
 
 
 def legal_degrees(
@@ -48,7 +50,7 @@ class StrategySpace:
 
     The bound of a plan holds for *all* legal strategies (`legal_degrees` and any placement).
     The search proposes those on consecutive or evenly strided servers, with parameter shards
-    adjacent or strided, and at most ``max_parameter`` parameter shards; single parts may go
+    adjacent or strided, and at most `MOST_PARAMETER` parameter shards; single parts may go
     anywhere.
 
     Configurations are interned: equal ones are the same object, so that what they imply is
@@ -60,8 +62,6 @@ class StrategySpace:
     servers : int
     batch : int
         Global batch, samples.
-    max_parameter : int
-        Largest parameter degree proposed.
     sample_only : bool
         Propose only sample splits at stride N / k and whole operators on one server, which is
         the space of the published code.
@@ -77,7 +77,6 @@ class StrategySpace:
         servers: int,
         batch: int,
         *,
-        max_parameter: int = 16,
         sample_only: bool = False,
         any_parts: bool = False,
         parameter_splits: bool = True,
@@ -85,7 +84,6 @@ class StrategySpace:
         self.graph = graph
         self.servers = servers
         self.batch = batch
-        self.max_parameter = max_parameter
         self.sample_only = sample_only
         self.any_parts = any_parts
         self.parameter_splits = parameter_splits
@@ -104,7 +102,7 @@ class StrategySpace:
                     (s, p, mode)
                     for s, p, mode in legal_degrees(op, servers, batch)
                     if (any_parts or servers % (s * p) == 0)
-                    and p <= (max_parameter if parameter_splits else 1)
+                    and p <= (MOST_PARAMETER if parameter_splits else 1)
                     and not (sample_only and (p > 1 or (op.sparse and s > 1)))
                 )
                 by_degrees: dict[tuple[int, int], tuple[Mode, ...]] = {}

@@ -110,7 +110,6 @@ class Controller:
         self._spine = np.zeros(0, dtype=np.int64)
         self._seen = np.zeros(0)
         self._memory: dict[int, _Memory] = {}
-        self._forgotten = 0
         self._undecided = False
         self._rings: FlowRings | None = None
         self._ring_speed = np.zeros(0)
@@ -149,9 +148,9 @@ class Controller:
         jobs : array_like of int
             Job numbers.
         """
-        before = self._keys.size
+        held = self._keys.size
         self._take(~np.isin(self._flows.job, np.asarray(jobs, dtype=np.int64)))
-        self._forgotten += before - self._keys.size
+        self._undecided |= self._keys.size < held
 
     def observe(self, flows: ClosFlows, time: float, clos: Clos | None = None) -> RouteChanges:
         """Take note of what is in flight, and decide about routes.
@@ -195,18 +194,17 @@ class Controller:
         place, known = self._find(keys)
         self._seen[place[known]] = time
         self._note(flows.jobs, time)
-        before = self._keys.size
+        held = self._keys.size
         if self.predict:
             self._take(~self._overdue(time))
         else:
             self._take(np.isin(self._keys, keys))
-        released = before - self._keys.size + self._forgotten
-        self._forgotten = 0
+        self._undecided |= self._keys.size < held
         added = self._add(flows.subset(~known), keys[~known], time)
         self._memory = {job: self._memory[job] for job in self._flows.jobs.tolist()}
         changed, moved = np.zeros(0, dtype=np.int64), 0
         # Stays set if no route exists, so that the next call asks the router again.
-        self._undecided |= bool(released or added)
+        self._undecided |= bool(added)
         decided = bool(self._keys.size and self._undecided)
         if decided:
             changed, moved = self._decide()
@@ -216,7 +214,6 @@ class Controller:
             self._spine.copy(),
             changed,
             moved,
-            released,
             decided,
             perf_counter() - began,
         )

@@ -20,8 +20,6 @@ class RouteChanges:
         Positions in ``flows`` of those whose spine is new or another than before.
     moved : int
         How many of them had a spine before.
-    released : int
-        Flows that lost their route because they were not seen for too long.
     decided : bool
         Whether the router was asked; False if traffic and fabric are as before.
     seconds : float
@@ -32,7 +30,6 @@ class RouteChanges:
     spine: Ints
     changed: Ints
     moved: int
-    released: int
     decided: bool
     seconds: float
 

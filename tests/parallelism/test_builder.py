@@ -1,6 +1,7 @@
 """The task-graph kernel against an oracle that works with explicit index sets."""
 
 from collections import Counter
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -206,6 +207,12 @@ def test_illegal_strategies_are_named(config, message):
     graph = ModelGraph("m", (operator("a", []),), 1)
     with pytest.raises(InputError, match=message):
         check_legal(graph, Strategy((config,)), 6, BATCH)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, -1)])
+def test_an_operator_needs_an_output(shape):
+    with pytest.raises(InputError, match="give at least one extent, and each at least 1"):
+        ModelGraph("m", (replace(operator("a", []), output_shape=shape),), 1)
 
 
 def test_received_inputs_are_held_for_the_backward_pass():

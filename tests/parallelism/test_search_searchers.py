@@ -142,7 +142,7 @@ def test_a_portfolio_starts_from_its_best_member_and_tells_the_others():
         LocalSearch(space, regions, slow, score(slow)),
         LocalSearch(space, regions, fast.strategy, fast.time),
     ]
-    portfolio = Portfolio(members, turn=5)
+    portfolio = Portfolio(members)
     assert portfolio.best_time == fast.time
     rng = np.random.default_rng(0)
     while portfolio.step(score, rng):

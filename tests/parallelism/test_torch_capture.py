@@ -245,6 +245,70 @@ def test_odd_modules_keep_their_parameters_and_products() -> None:
     assert operator(graph, "add").parameters == 17 * 64
 
 
+class Written(nn.Module):
+    """Results are written into parts of a tensor: by slices, by views, under autocast."""
+
+    def __init__(self, step):
+        super().__init__()
+        self.step, self.token = step, nn.Parameter(torch.zeros(6))
+        self.a, self.b = nn.Linear(5, 6), nn.Linear(5, 6)
+        self.head = nn.Linear(12, 3)
+
+    def forward(self, x):
+        return self.head(self.step(self, x).flatten(1))
+
+
+def by_slices(module, x):
+    out = torch.zeros(x.shape[0], 2, 6)
+    out[:, 0] = module.a(x)
+    out[:, 1] = module.b(x)
+    return out
+
+
+def under_autocast(module, x):
+    out = torch.zeros(x.shape[0], 2, 6)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out[:, 0] = module.a(x)
+        out[:, 1] = module.b(x)
+    return out
+
+
+def by_views(module, x):
+    out = torch.cat((module.a(x), module.a(x)), 1)
+    out.view(-1, 2, 6)[:, 1].add_(module.b(x))
+    return out
+
+
+def beside_a_parameter(module, x):
+    out = torch.empty(x.shape[0], 2, 6)
+    out[:, 0] = module.token
+    out[:, 1] = module.a(x)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("step", "parameters", "made"),
+    [
+        (by_slices, 72, {"a", "b"}), (under_autocast, 72, {"a", "b"}),
+        (by_views, 72, {"a", "a_2", "b"}), (beside_a_parameter, 42, {"a"}),
+    ],
+)  # fmt: skip
+def test_what_is_written_into_a_part_is_read_with_the_whole(step, parameters, made) -> None:
+    graph = capture(Written(step), torch.zeros(4, 5))
+    head = graph.index("head")
+    assert graph.parameters == parameters + 39
+    assert graph.operators[head].forward_flops == 2 * 12 * 3
+    (last,) = graph.operators[head].inputs
+    assert graph.operators[last].output_elements == 12
+    assert graph.operators[last].kind is not OperatorKind.EMBEDDING
+    before, waiting = set(), [head]
+    while waiting:
+        number = waiting.pop()
+        before.add(graph.operators[number].name)
+        waiting += graph.operators[number].inputs
+    assert made <= before
+
+
 def test_depthwise_convolution_is_split_by_group() -> None:
     graph = capture(nn.Conv2d(8, 8, 3, groups=8), torch.zeros(2, 8, 10, 10))
     assert graph.operators[0].forward_flops == 2 * 9 * 8 * 64

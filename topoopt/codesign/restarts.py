@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from codesign_base import InputError
 from topoopt.base.answers import read_answers, write_answers
 from topoopt.base.engine import LOCAL, Call, check_engine, run_jobs
@@ -23,31 +21,12 @@ from topoopt.codesign.question import PlanQuestion
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.plan.plan import Plan, parse_plan
 from topoopt.plan.records import Baseline
+from topoopt.search.restart_seeds import restart_seed
 from topoopt.search.search_state import StateFile
 
 CHECKPOINT_SCHEMA = "topoopt-checkpoint/2"
 # Baselines whose fabric is the same for every seed, so that all searches' finds compare.
 _SEEDED = ("expander",)
-
-
-def restart_seed(seed: int, restart: int) -> int:
-    """Return the seed of one of several searches.
-
-    Parameters
-    ----------
-    seed : int
-        The given seed.
-    restart : int
-        Place of the search; the first one's seed is the given one.
-
-    Returns
-    -------
-    int
-        Below 2^31.
-    """
-    if restart == 0:
-        return seed
-    return int(np.random.SeedSequence(seed, spawn_key=(3000, restart)).generate_state(1)[0] >> 1)
 
 
 def co_optimize_with_restarts(

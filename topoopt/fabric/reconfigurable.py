@@ -32,8 +32,10 @@ def run_iteration(
     Parameters
     ----------
     fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
-    tasks, completion_tolerance, limit
-        As in `topoopt.fabric.simulate.score`, with its errors.
+    tasks, completion_tolerance
+        As in `topoopt.fabric.simulate.simulate`, with its errors.
+    limit : float
+        As in `topoopt.fabric.simulate.score`.
     budget : float
         Streams re-solved after which a simulation gives up; of fabrics that stay as they are.
     exact_classes : bool
@@ -70,7 +72,9 @@ def run_circuits(
     ----------
     fabric : DirectCircuits or WindowedCircuits
     tasks : TaskGraph
-    completion_tolerance, limit
+    completion_tolerance : float
+        As in `topoopt.fabric.simulate.simulate`.
+    limit : float
         As in `topoopt.fabric.simulate.score`.
     record : bool
         Keep the history of circuits.

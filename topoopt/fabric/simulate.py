@@ -106,14 +106,13 @@ def score(
     *,
     model: str = "fluid",
     seed: int = 0,
-    completion_tolerance: float = 0.0,
     limit: float = float("inf"),
 ) -> float:
     """Return only the makespan.
 
     Parameters
     ----------
-    fabric, tasks, model, seed, completion_tolerance
+    fabric, tasks, model, seed
         As in `simulate`, with its errors.
     limit : float
         Give up when the makespan is known to exceed this many seconds.
@@ -127,7 +126,7 @@ def score(
     if model == "packet":
         return run_packets(fabric, whole_tasks(tasks), seed=seed, limit=limit).makespan
     tasks = tasks_over(fabric, tasks)
-    return run_fluid(fabric, tasks, completion_tolerance, limit=limit).makespan
+    return run_fluid(fabric, tasks, limit=limit).makespan
 
 
 def check_model(model: str) -> None:

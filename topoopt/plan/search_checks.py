@@ -7,6 +7,7 @@ from topoopt.evaluate.schedule_search import BUCKETS_BYTES, fused_schedules
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.problem.schedule import ORDERED, Schedule
+from topoopt.search.restart_seeds import restart_seed
 
 # What a search of layouts counts; the first two are recomputed with the bound over all of them.
 LAYOUT_COUNTS = ("layouts", "fitting", "wired")
@@ -39,8 +40,11 @@ def check_search(plan: Plan, rebuilt: Rebuilt) -> None:
             f"search.restart is {search.restart} and search.first_seed {first!r}, which are not "
             f"of one of {options.restarts} searches"
         )
-    if search.restart == 0 and first not in (None, plan.seed):
-        raise InputError(f"search.first_seed is {first}, but the first search has {plan.seed}")
+    if first is not None and plan.seed != (own := restart_seed(first, search.restart)):
+        raise InputError(
+            f"seed is {plan.seed}, but of searches from first_seed {first} number "
+            f"{search.restart} has {own}"
+        )
     expected = LAYOUT_COUNTS if isinstance(rebuilt.family, LayoutFamily) else ()
     if plan.packet_time_s is not None and options.confirm == "packet":
         expected = (*expected, "candidates")
@@ -83,7 +87,10 @@ def _check_asked(plan: Plan, rebuilt: Rebuilt) -> None:
             f"schedule overlaps iterations, but search.options.schedule is {options.schedule!r}"
         )
     alone = plan.cluster.servers == 1
-    for name in ("confirm", "effort", "schedule"):
+    settled = ["confirm", "effort", "schedule"]
+    if isinstance(rebuilt.family, LayoutFamily):
+        settled.append("simulated")
+    for name in settled:
         if getattr(options, name) is None:
             raise InputError(f"search.options.{name} is null; plans record what was decided")
     known = options.plan_routings(plan.cluster.servers)

@@ -61,8 +61,6 @@ class Circulant:
     generators : tuple of int
         Those fixed first, then ascending. In a bidirectional network each stands for +p and -p.
     bidirectional : bool
-    half : bool
-        Whether there is a step of half the ring, too.
     diameter : int
         Hops.
     mean_distance : float
@@ -76,7 +74,6 @@ class Circulant:
     servers: int
     generators: tuple[int, ...]
     bidirectional: bool
-    half: bool
     diameter: int
     mean_distance: float
     exact: bool
@@ -266,7 +263,7 @@ def _search(
             "ones"
         )
     mean = float(distance.sum()) / (n - 1)
-    return Circulant(n, chosen, both_ways, half, int(diameter), mean, exact, int(tried))
+    return Circulant(n, chosen, both_ways, int(diameter), mean, exact, int(tried))
 
 
 def _exchanged(

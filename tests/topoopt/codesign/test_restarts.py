@@ -1,6 +1,7 @@
 """Several searches of one job: derived seeds, the best kept, checkpoints."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from small_plans import planned, small_dlrm
@@ -9,8 +10,8 @@ import topoopt.codesign.once
 import topoopt.codesign.restarts
 from codesign_base import InputError
 from topoopt import Cluster, Job, co_optimize, verify_plan
-from topoopt.codesign.restarts import restart_seed
 from topoopt.problem.options import SearchOptions
+from topoopt.search.restart_seeds import restart_seed
 
 JOB = Job(small_dlrm(2, bottom_layers=1, top_layers=1))
 CLUSTER = Cluster(servers=4, degree=2, bandwidth="10Gbps")
@@ -51,6 +52,9 @@ def test_the_best_of_the_searches_is_kept(plan):
         expected = found[best] if name == "expander" else min(found)
         assert baseline.iteration_time_s == expected
     assert verify_plan(plan).ok
+    for changed in ({"seed": plan.seed + 1}, {"search": replace(plan.search, first_seed=4)}):
+        (failure,) = verify_plan(replace(plan, **changed)).failures
+        assert failure.startswith("search: seed is ")
     assert "best of 3 searches from seed 3" in plan.summary(details=True)
 
 

@@ -207,7 +207,7 @@ def test_what_must_follow_a_task_does(seed: int) -> None:
 def test_a_tolerance_outruns_no_link(seed: int, tolerance: float) -> None:
     fabric, tasks = case(seed)
     busy = link_bytes(fabric, tasks) / fabric.network.capacity
-    assert score(fabric, tasks, completion_tolerance=tolerance) >= busy.max() * (1 - 1e-8)
+    assert run_fluid(fabric, tasks, tolerance).makespan >= busy.max() * (1 - 1e-8)
 
 
 def test_a_link_that_flows_leave_early_is_busy_for_all_their_bytes() -> None:
@@ -227,7 +227,6 @@ def test_a_link_that_flows_leave_early_is_busy_for_all_their_bytes() -> None:
     run = run_fluid(fabric, tasks, 0.2)
     assert run.finish.tolist() == [11.0, 12.25, 10.0]
     assert run.makespan == pytest.approx(12.5)
-    assert score(fabric, tasks, completion_tolerance=0.2) == run.makespan
     assert simulate(fabric, tasks, completion_tolerance=0.2).makespan == run.makespan
     assert score(fabric, tasks) == 12.5
     for foresee in (False, True):

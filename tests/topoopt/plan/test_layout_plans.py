@@ -196,6 +196,7 @@ def _set(data, keys, value):
         (("job", "memory_reserve"), 0.99999, "structure"),
         (("search", "options", "schedule"), "fused", "search"),
         (("search", "options", "schedule"), "auto", "search"),
+        (("search", "options", "simulated"), None, "search"),
     ],
 )
 def test_tampering_is_found(plan: to.Plan, tmp_path, keys, value, check) -> None:
