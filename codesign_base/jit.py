@@ -203,7 +203,8 @@ def _load_lightly(compiled: Any) -> None:
 
     def load(signature: Any, context: Any) -> Any:
         rtsys.initialize(context)
-        return cache._load_overload(signature, context)
+        with cache._guard_against_spurious_io_errors():
+            return cache._load_overload(signature, context)
 
     if hasattr(cache, "_load_overload"):  # not part of numba's public interface
         cache.load_overload = load

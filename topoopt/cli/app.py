@@ -114,7 +114,7 @@ def _options(
 
 
 # Objects made, less those freed, after which the interpreter looks for garbage among the young.
-_GARBAGE = 50_000
+_GARBAGE = 10_000
 
 
 # What standard output says where there is no room left.

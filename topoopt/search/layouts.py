@@ -232,17 +232,23 @@ class LayoutSearch:
         for count in _stages(len(chosen) - always):
             yield chosen[begin : always + count]
             if begin == 0 and pairs:
-                below = _WORTH * _least_s(pairs)
-                simulated = [one for one in self.placed if one.placement.of_degrees.data_across]
-                known = [one.placement for one in simulated]
-                more = data_across(self.problem, found.candidates, below, known)
-                near = [one.placement for one in simulated if one.ideal_s < _NEAR * below]
-                places = [*near, *(each.placement for each in more)]
-                twins = [(place, self.twins.get(place.layout)) for place in places]
-                more += [twin.on(place) for place, twin in twins if twin is not None]
-                most = self.problem.options.memory_bytes
-                yield [one for one in more if self.family.expected_bytes(one.placement) <= most]
+                yield self._across(found.candidates, _WORTH * _least_s(pairs))
             begin = always + count
+
+    def _across(self, candidates: Sequence[Candidate], below: float) -> list[Candidate]:
+        """Return layouts with only data parallelism across servers that may take less.
+
+        With the other maps of layers of these, and of those that are simulated and near.
+        """
+        simulated = [one for one in self.placed if one.placement.of_degrees.data_across]
+        known = [one.placement for one in simulated]
+        more = data_across(self.problem, candidates, below, known)
+        near = [one.placement for one in simulated if one.ideal_s < _NEAR * below]
+        places = [*near, *(each.placement for each in more)]
+        twins = [(place, self.twins.get(place.layout)) for place in places]
+        more += [twin.on(place) for place, twin in twins if twin is not None]
+        most = self.problem.options.memory_bytes
+        return [one for one in more if self.family.expected_bytes(one.placement) <= most]
 
     def _simulate(
         self, chosen: Sequence[Candidate], report: Callable[[str, int, int, float], None]

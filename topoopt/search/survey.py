@@ -345,14 +345,16 @@ def data_across(
         At most eight that differ from each other and from what is simulated, by estimate of such a
         placement.
     """
-    family, cluster = problem.family, problem.cluster
-    rate = wirings_of(family, cluster).port_rate
+    family = problem.family
+    rate = wirings_of(family, problem.cluster).port_rate
     found: list[Candidate] = []
     for each in candidates:
         if each.estimate_s >= _TOO_HIGH * below:
             break
+        if each.bound.seconds >= below:
+            continue
         for place in family.unlike_placements(each.layout):
-            if place.of_degrees.data_across and each.bound.seconds < below:
+            if place.of_degrees.data_across:
                 seconds = max(family.estimate(place, rate), each.bound.seconds)
                 if seconds < _TOO_HIGH * below:
                     found.append(replace(each, placement=place, estimate_s=seconds))

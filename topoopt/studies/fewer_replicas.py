@@ -5,11 +5,10 @@ from math import lcm
 
 import numpy as np
 
-from codesign_base import InfeasibleError, InputError
+from codesign_base import InfeasibleError
 from codesign_base.arrays import Flags, Ints
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.placement import Placement
-from parallelism.transformers.shares import check_layout
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer
@@ -68,7 +67,7 @@ def fewer_replicas(job: Rebuilt, dead: tuple[int, ...]) -> FewerReplicas | None:
     FewerReplicas or None
         None of strategies by operators, which lose single servers, and where none is left, or what
         is left does not fit in memory. Ranks that share experts, and replicas that share a server,
-        go together.
+        go together; copies of sharded states stay as large as they are.
     """
     family, placement = job.family, job.strategy
     if not isinstance(family, LayoutFamily):
@@ -76,16 +75,17 @@ def fewer_replicas(job: Rebuilt, dead: tuple[int, ...]) -> FewerReplicas | None:
     kept = _kept(placement, dead)
     if not kept.any():
         return None
-    layout = placement.layout
-    left = replace(placement, layout=replace(layout, data=int(kept.sum())))
+    layout, data = placement.layout, int(kept.sum())
+    copies, apart = divmod(layout.replicate * data, layout.data)
+    if layout.replicate == 1:
+        copies, apart = 1, 0
+    if apart:
+        return None
+    left = replace(placement, layout=replace(layout, data=data, replicate=copies))
     servers = np.unique(_servers(placement)[:, kept])
     if servers.size != left.servers or not _alike(placement, kept, left):
         return None
-    fewer = family.on(servers.size, family.batch // layout.data * left.layout.data)
-    try:
-        check_layout(fewer.model, left.layout)
-    except InputError:
-        return None
+    fewer = family.on(servers.size, family.batch // layout.data * data)
     if fewer.memory(left).max() > fewer.memory_limit:
         return None
     old = job.cluster

@@ -27,7 +27,7 @@ from topoopt.problem.options import SearchOptions
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.survey import survey
 from topoopt.studies.failures import random_cables, random_ports
-from topoopt.studies.fewer_replicas import _kept
+from topoopt.studies.fewer_replicas import _kept, fewer_replicas
 from topoopt.studies.server_failures import WAYS, after_servers, fail_servers, without_servers
 
 FREE = Choices(
@@ -126,6 +126,18 @@ def test_a_job_goes_on_without_the_replicas_that_lost_a_server(dead, idle):
         assert found.times[how] == pytest.approx(1.5 * score(left, tasks))
     both = after_servers(small, (dead, idle))
     assert found.times["rewired"] == pytest.approx(1.5 * both.times["rewired"])
+
+
+def test_copies_of_sharded_states_stay_as_large_as_they_are():
+    small = rebuild(shared_moe_plan())
+    layout = replace(small.strategy.layout, replicate=2)
+    job = replace(small, strategy=replace(small.strategy, layout=layout))
+    assert layout.sharing == 2
+    left = fewer_replicas(job, (0,)).placement.layout
+    assert (left.data, left.replicate, left.sharing) == (2, 1, 2)
+    # Without experts, and a rank a server: three replicas are no copies of two.
+    alone = Placement(Layout(2, 1, 4, 1, 1, True, replicate=2), 2)
+    assert fewer_replicas(replace(small, strategy=alone), (0,)) is None
 
 
 def test_idle_servers_forward():
