@@ -179,6 +179,30 @@ def test_scores_left_out_of_a_figure_are_those_of_layers_with_attention(tmp_path
     assert left_out == pytest.approx(12 * 128 * 8192**2 * 4 * 4096)
 
 
+def test_products_alone_do_not_depend_on_how_long_sequences_are(tmp_path) -> None:
+    """Twice the sequence and half the batch: windows and further predicted tokens, too."""
+    path = tmp_path / "runs.json"
+    shape = ("hidden", "ffn", "gated", "layers", "heads", "qw", "kvw", "vocab", "moe", "seconds")
+    rest = {key: value for key, value in RUN.items() if key not in shape}
+    for more in ({"model": "gpt-oss-20b"}, {"model": "deepseek-v3", "mtp_layers": 1}):
+        seconds = []
+        for sequence, batch in ((8192, 64), (131072, 4)):
+            run = {**rest, **more, "tflops_gpu": 400.0, "scores": "none", "seq": sequence}
+            path.write_text(json.dumps({"runs": [{**run, "batch": batch}]}))
+            seconds.append(read_runs(path)[0].seconds)
+        assert seconds[1] == pytest.approx(seconds[0])
+
+
+def test_scores_of_chosen_keys_cannot_be_left_out(tmp_path) -> None:
+    path = tmp_path / "runs.json"
+    shape = ("hidden", "ffn", "gated", "layers", "heads", "qw", "kvw", "vocab", "moe", "seconds")
+    rest = {key: value for key, value in RUN.items() if key not in shape}
+    run = {**rest, "model": "deepseek-v3.2", "tflops_gpu": 400.0, "scores": "causal"}
+    path.write_text(json.dumps({"runs": [run]}))
+    with pytest.raises(InputError, match="leave scores out"):
+        read_runs(path)
+
+
 def test_a_run_may_bring_its_model_and_its_accelerator(tmp_path) -> None:
     sheet = {"name": "other", "bf16_tflops": 989.5, "fp8_tflops": 1979.0, "memory_gb": 80.0,
              "memory_gb_s": 3350.0, "link_gb_s": 450.0}  # fmt: skip

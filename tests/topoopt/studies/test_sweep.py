@@ -101,6 +101,27 @@ def test_the_largest_stage_has_as_few_parameters_as_any_split_allows(
     assert largest(found) == min(largest(each) for each in every)
 
 
+@pytest.mark.parametrize(("row", "said"), [
+    (trial("26.5", "1", "two", "1"), "model_parallel_size is 'two'"),
+    (trial("26.5", "1", "0", "1"), "model_parallel_size is '0'"),
+    (trial("26.5", "", "1", "1"), "micro_batch_size is ''"),
+    (trial("26.5", "1", "8", "3"), "World Size is 64, no multiple of .* = 24"),
+    (trial("0.0", "1", "1", "1"), "Average Step Time is '0.0'"),
+])  # fmt: skip
+def test_rows_that_no_run_can_have_are_refused(tmp_path, row, said) -> None:
+    workbook(tmp_path / NAME, [trial("26.5", "1", "1", "1"), trial("31.3", "1", "2", "1"), row])
+    with pytest.raises(InputError, match=said):
+        validate_sweep(tmp_path)
+
+
+@pytest.mark.parametrize("without", ["kernel", "pipe_parallel_size"])
+def test_a_workbook_without_a_column_is_refused(tmp_path, monkeypatch, without) -> None:
+    monkeypatch.setitem(globals(), "HEAD", tuple("other" if h == without else h for h in HEAD))
+    workbook(tmp_path / NAME, [trial("26.5", "1", "1", "1")])
+    with pytest.raises(InputError, match=f"no column '{without}'"):
+        validate_sweep(tmp_path)
+
+
 def test_directories_without_the_sweep_are_refused(tmp_path) -> None:
     with pytest.raises(InputError, match="no file"):
         validate_sweep(tmp_path)

@@ -14,6 +14,7 @@ from parallelism.transformers.layout import FOLDED, USUAL_MODULES, Layout, Pipel
 from parallelism.transformers.links import Links, switched_links
 from parallelism.transformers.load import load_transformer
 from parallelism.transformers.presets import TRANSFORMERS
+from parallelism.transformers.shares import layer_kinds
 from topoopt.studies.validation.published_run import PublishedRun
 from topoopt.studies.validation.run_schema import (
     AcceleratorEntry,
@@ -209,16 +210,31 @@ def _seconds(entry: RunEntry, model: Transformer, accelerator: Accelerator) -> t
     if what == "tokens_per_second_gpu":
         return tokens / (value * entry.gpus), f"{value:g} tokens a second and GPU"
     share = {"all": 1.0, "causal": 0.5, "none": 0.0}[entry.scores]
-    widths = model.attention.query_width + model.attention.value_width
-    attending = sum(map(model.has_attention, range(model.layers)))
-    scores = 6.0 * tokens * entry.seq * attending * widths
-    flops = model_flops(model, entry.batch, entry.seq) - (1.0 - share) * scores
+    flops = model_flops(model, entry.batch, entry.seq)
+    if share < 1.0:
+        flops -= (1.0 - share) * _score_flops(entry, model)
     if what == "tflops_gpu":
         return flops / (1e12 * value * entry.gpus), f"{value:g} TFLOP/s per GPU"
     if value > 1:
         raise InputError(f"mfu is {value}; give a share of the peak, at most 1")
     peak = accelerator.peak_flops("fp8" if entry.precision == "fp8" else "bf16")
     return flops / (value * peak * entry.gpus), f"{value:g} of the peak"
+
+
+def _score_flops(entry: RunEntry, model: Transformer) -> float:
+    """Return what `model_flops` counts of scores and weighted values, backward passes too."""
+    if model.indexer is not None:
+        raise InputError(
+            f"scores is {entry.scores!r}, but {model.name} attends to chosen keys, of which all "
+            "are counted; leave scores out"
+        )
+    widths = model.attention.query_width + model.attention.value_width
+    layers = sum(
+        count * (2.0 * model.score_share(layer, entry.seq) if model.slides(layer) else 1.0)
+        for layer, count in layer_kinds(model, 0, model.layers, model.mtp_layers)
+        if model.has_attention(layer)
+    )
+    return 6.0 * entry.batch * entry.seq**2 * widths * layers
 
 
 def _layout(entry: RunEntry, one: LayoutEntry, model: Transformer) -> Layout:

@@ -32,6 +32,8 @@ _KERNELS = {
     "flash_attention2 + RMS kernel": ALEPH_ALPHA_2023,
     "flash_attention2": replace(ALEPH_ALPHA_2023, norms=20.0, norm_bytes=8.0),
 }
+_DEGREES = ("World Size", "model_parallel_size", "pipe_parallel_size", "micro_batch_size")
+_COLUMNS = (*_DEGREES, "Average Step Time", "kernel", "activation_checkpointing_type")
 # Servers up to which `bucketing` holds; it falls with their number.
 _NEAR_SERVERS = 8
 
@@ -182,18 +184,32 @@ def balanced_stages(model: Transformer, stages: int) -> tuple[int, ...]:
 def _trials(path: Path) -> Iterator[tuple[Layout, Implementation, float | None]]:
     """Yield each layout once, with its seconds, or None where it ran out of memory."""
     found: dict[tuple[Layout, str], float | None] = {}
-    _, head, *rows = _rows(path)
-    for row in rows:
+    rows = _rows(path)
+    head = rows[1] if len(rows) > 1 else {}
+    missing = [title for title in _COLUMNS if title not in head.values()]
+    if missing:
+        raise InputError(
+            f"sweep file {path.name}: row 2 has no column {missing[0]!r}; give a whole workbook"
+        )
+    for row in rows[2:]:
         trial = {title: row.get(column, "") for column, title in head.items()}
         time, kernel = trial["Average Step Time"], trial["kernel"]
         ran = re.fullmatch(r"\d+(\.\d+)?", time)
         if kernel not in _KERNELS or not (ran or time == "OOM Error"):
             continue
-        tensor, pipeline = int(trial["model_parallel_size"]), int(trial["pipe_parallel_size"])
+        if ran and float(time) == 0.0:
+            raise InputError(
+                f"sweep file {path.name}: Average Step Time is {time!r}; give seconds above 0"
+            )
+        gpus, tensor, pipeline, microbatch = (_count(path, trial, title) for title in _DEGREES)
+        if gpus % (tensor * pipeline):
+            raise InputError(
+                f"sweep file {path.name}: World Size is {gpus}, no multiple of "
+                f"model_parallel_size * pipe_parallel_size = {tensor * pipeline}; correct the row"
+            )
         layout = Layout(
-            tensor=tensor, pipeline=pipeline,
-            data=int(trial["World Size"]) // (tensor * pipeline),
-            microbatch=int(trial["micro_batch_size"]),
+            tensor=tensor, pipeline=pipeline, data=gpus // (tensor * pipeline),
+            microbatch=microbatch,
             sequence_parallel=tensor > 1 and trial.get("sequence_parallel") == "1",
             recompute="full" if trial["activation_checkpointing_type"] == "every_layer" else "none",
         )  # fmt: skip
@@ -201,6 +217,15 @@ def _trials(path: Path) -> Iterator[tuple[Layout, Implementation, float | None]]
             found[layout, kernel] = float(time) if ran else None
     for (layout, kernel), seconds in found.items():
         yield layout, _KERNELS[kernel], seconds
+
+
+def _count(path: Path, trial: dict[str, str], title: str) -> int:
+    if not re.fullmatch(r"[1-9]\d{0,8}", trial[title]):
+        raise InputError(
+            f"sweep file {path.name}: {title} is {trial[title]!r}; give a whole number of at least "
+            "1"
+        )
+    return int(trial[title])
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -220,6 +245,11 @@ def _rows(path: Path) -> list[dict[str, str]]:
         for cell in row.iter(f"{_SHEET}c"):
             value = cell.findtext(f"{_SHEET}v", "")
             column = re.sub(r"\d", "", cell.get("r", ""))
-            cells[column] = strings[int(value)] if cell.get("t") == "s" else value
+            try:
+                cells[column] = strings[int(value)] if cell.get("t") == "s" else value
+            except (ValueError, IndexError):
+                raise InputError(
+                    f"sweep file {path}: cell {cell.get('r')} has no text; give a whole workbook"
+                ) from None
         found.append(cells)
     return found
