@@ -15,6 +15,8 @@ from parallelism.reading import check_fields, parse_json, read_text, shown
 # Every published profile was measured for servers of four GPUs.
 PROFILE_GPUS = 4
 
+# What is less is no time or memory, and its reciprocal may be no number.
+_LEAST = 1e-15
 _TOP = ("batch_size", "ngpus", "measurements")
 _ROW = ("name", "pc_str", "fw_time", "bw_time", "mem_req")
 
@@ -178,10 +180,10 @@ def _count(value: Any, where: str, field: str) -> int:
 
 def _positive(value: Any, where: str, field: str, unit: str) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 < value <= LARGEST:
+    if not number or not _LEAST <= value <= LARGEST:
         raise InputError(
-            f"{where}: {field} is {shown(value)}; give a positive number of {unit}, at most "
-            f"{LARGEST:.0e}"
+            f"{where}: {field} is {shown(value)}; give a positive number of {unit}, from "
+            f"{_LEAST:.0e} to {LARGEST:.0e}"
         )
     return float(value)
 

@@ -184,6 +184,7 @@ def _measured(
 ) -> Measured:
     """Measure one task after another while there is time."""
     tasks = list(_tasks(graph, servers))
+    planned = shop.without_memory()
     rows: list[dict[str, Any]] = []
     by_counts: dict[str, None] = {}
     met: set[int] = set()
@@ -201,7 +202,7 @@ def _measured(
         guess = before[1] * before[0] / task.parts if before else 0.0
         if not first and (left <= 0 or guess > left):
             continue
-        if clock.free_bytes() * _MEMORY_SHARE < needed_bytes(part):
+        if clock.free_bytes() * _MEMORY_SHARE < max(needed_bytes(part), planned.held_bytes(part)):
             if first:
                 raise InputError(
                     f"profile: operator {op.name!r} of {counted(samples, 'sample')}: its arrays "

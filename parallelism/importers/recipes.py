@@ -102,6 +102,7 @@ class Workshop:
             )
         self.torch = torch
         self.device = device
+        self.element_bytes = element_bytes
         self.dtype = formats[element_bytes]
 
     def tensor(self, *shape: int) -> Any:
@@ -113,6 +114,15 @@ class Workshop:
         """Return the work of one part of an operator."""
         recipe = _RECIPES.get(part.op.kind, Workshop.by_counts)
         return recipe(self, part) or self.by_counts(part)
+
+    def without_memory(self) -> "Workshop":
+        """Return a workshop whose tensors have shapes only."""
+        return Workshop(self.torch, "meta", self.element_bytes)
+
+    def held_bytes(self, part: OperatorPart) -> float:
+        """Return the bytes of a part's tensors and their gradients."""
+        tensors = self.work(part).tensors
+        return 2.0 * float(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
 
     def by_counts(self, part: OperatorPart) -> Runnable:
         """Return a product of the part's FLOPs and a copy of its bytes."""

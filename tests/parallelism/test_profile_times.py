@@ -199,6 +199,7 @@ def damaged(**changes: Any) -> dict[str, Any]:
         (json.dumps({**GOOD, "ngpus": True}), "ngpus is true"),
         (json.dumps({**GOOD, "batch_size": 10**30}), "give a whole number from 1 to 1e"),
         (json.dumps(damaged(fw_time=1e30)), "fw_time is 1e+30; give a positive number of millis"),
+        (json.dumps(damaged(fw_time=1e-322)), "fw_time is 1e-322; give a positive number of mill"),
         (json.dumps(damaged(fw_time=-1.0)), "measurement 0: fw_time is -1.0"),
         (json.dumps(damaged(bw_time="3")), "bw_time is '3'"),
         (json.dumps(damaged(fw_time=float("nan"))), "fw_time is nan"),

@@ -9,6 +9,7 @@ from codesign_base import InputError
 from parallelism.graph import Mode, ModelGraph, OperatorKind
 from parallelism.importers.profiling import needed_bytes, profile_operators
 from parallelism.importers.recipes import Workshop, part_of
+from parallelism.model_file import load_model
 from parallelism.models import get_model
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.layers import batch_norm
@@ -268,6 +269,28 @@ def test_needed_bytes_grow_with_samples_and_shrink_with_parts() -> None:
     one = needed_bytes(part_of(graph, index, 1))
     assert needed_bytes(part_of(graph, index, 2)) > one
     assert needed_bytes(part_of(graph, index, 1, Mode.OUTPUT, 2)) < one
+
+
+def test_products_that_stand_for_counts_must_fit_in_memory_too(tmp_path: Path) -> None:
+    """1e18 FLOPs of a sample are a product of 794 thousand rows, whatever its output takes."""
+    operator = {"name": "much", "kind": "custom", "inputs": ["x"], "output_shape": [4],
+                "forward_flops": 10**18, "backward_flops": 10**18, "forward_bytes": 512,
+                "backward_bytes": 512}  # fmt: skip
+    whole = {"name": "heavy", "batch_per_gpu": 1, "inputs": {"x": [4]}, "operators": [operator]}
+    path = tmp_path / "heavy.json"
+    path.write_text(json.dumps(whole))
+    with pytest.raises(InputError, match="'much' of 1 sample: its arrays do not fit in the memory"):
+        profile_operators(load_model(path), 1)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_what_memory_is_asked_for_is_what_the_tensors_hold(name: str) -> None:
+    graph = GRAPHS[name]
+    shop = Workshop(torch, "cpu", graph.element_bytes)
+    for index in distinct(graph):
+        part = part_of(graph, index, 2)
+        held = sum(each.numel() * each.element_size() for each in shop.work(part).tensors)
+        assert shop.without_memory().held_bytes(part) == 2 * held
 
 
 @pytest.mark.parametrize(
