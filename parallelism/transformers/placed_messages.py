@@ -100,12 +100,17 @@ class Messages:
     def exchange_context(
         self, kind: PassKind, stage: int, waits: list[Ints], label: Label
     ) -> list[Ints]:
-        """Let keys and values go round each context group while its ranks compute."""
-        size = float(self.loads.context_bytes[kind, label[0]])
+        """Let keys and values go round each context group beside the attention of its ranks.
+
+        The rest of the pass is the delay of what goes round: nothing of it runs beside that.
+        """
+        loads, at = self.loads, (kind, label[0])
+        size = float(loads.context_bytes[at])
         if size == 0.0:
             return []
         over = self.shape.collectives.context[stage]
-        return self.collective(TaskKind.ALL_GATHER, over, size, waits, label)
+        rest = float(loads.seconds[at] - loads.attention_s[at])
+        return self.collective(TaskKind.ALL_GATHER, over, size, waits, label, max(0.0, rest))
 
     def gather_inputs(
         self, kind: PassKind, stage: int, waits: list[Ints], label: Label

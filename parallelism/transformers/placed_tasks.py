@@ -50,7 +50,7 @@ def iteration_tasks(
         One device a rank. A rank runs its passes in the schedule's order, each when its input
         has arrived. Tensor groups over several servers and expert exchange hold the rank up
         after the pass, and so does what context groups exchange for linear attention; keys and
-        values go round the context group while it computes. Messages from one rank to another of
+        values go round the context group beside its attention. Messages from one rank to another of
         the pipeline go one after another, as calls of one NCCL communicator do. Gradients are
         reduced (ZeRO 0) or scattered (1 to 3) over the data and context ranks of a stage, those of
         experts over the ranks that have the same ones; copies of sharded states add up their shares

@@ -281,6 +281,8 @@ class _Builder:
     ) -> dict[int, list[int]]:
         """Let keys and values go round each context group while its ranks compute."""
         size = float(self.loads.context_bytes[kind, label[0]])
+        seconds = float(self.loads.seconds[kind, label[0]])
+        rest = max(0.0, seconds - float(self.loads.attention_s[kind, label[0]]))
         found: dict[int, list[int]] = {}
         if size == 0.0:
             return found
@@ -288,7 +290,7 @@ class _Builder:
             before = [task for rank in members for task in waits[rank]]
             share = size / self.placement.servers_per_rank
             tasks = [
-                self.tasks.collective(TaskKind.ALL_GATHER, servers, share, before, label)
+                self.tasks.collective(TaskKind.ALL_GATHER, servers, share, before, label, rest)
                 for servers in self._columns(members)
                 if len(servers) > 1
             ]
