@@ -98,19 +98,12 @@ class Messages:
         return list(made[over.of_place].T)
 
     def exchange_context(
-        self, kind: PassKind, stage: int, waits: list[Ints], label: Label
+        self, kind: PassKind, stage: int, waits: list[Ints], label: Label, pieces: int
     ) -> list[Ints]:
-        """Let keys and values go round each context group beside the attention of its ranks.
-
-        The rest of the pass is the delay of what goes round: nothing of it runs beside that.
-        """
-        loads, at = self.loads, (kind, label[0])
-        size = float(loads.context_bytes[at])
-        if size == 0.0:
-            return []
+        """Let keys and values of a piece of a pass go round each context group."""
+        size = float(self.loads.context_bytes[kind, label[0]]) / pieces
         over = self.shape.collectives.context[stage]
-        rest = float(loads.seconds[at] - loads.attention_s[at])
-        return self.collective(TaskKind.ALL_GATHER, over, size, waits, label, max(0.0, rest))
+        return self.collective(TaskKind.ALL_GATHER, over, size, waits, label)
 
     def gather_inputs(
         self, kind: PassKind, stage: int, waits: list[Ints], label: Label

@@ -226,14 +226,19 @@ class _Builder:
         """Add a pass task by task but for its outputs; return what the next pass waits for."""
         part, _, microbatch = label
         zero = self.layout.zero
-        beside = self.messages.exchange_context(kind, stage, waits, label)
-        beside += self.messages.gather_inputs(kind, stage, waits, label)
+        beside = self.messages.gather_inputs(kind, stage, waits, label)
         beside += self.messages.exchange_experts(kind, stage, waits, label, self.loads.beside)
         pieces = PIECES if last or uses or (zero == 3 and scatters) else 1
-        seconds = float(self.loads.seconds[kind, part]) / pieces
+        whole = float(self.loads.seconds[kind, part])
+        around = self.loads.context_bytes[kind, part] > 0.0
+        attention = float(self.loads.attention_s[kind, part]) / pieces
+        seconds = whole / pieces - attention
         for _ in range(pieces):
             before = waits + (self._gather(stage, part, pieces, microbatch, waits) if uses else [])
-            ends = self.tasks.add(TaskKind.COMPUTE, self.ranks[stage], None, seconds, before, label)
+            if around:
+                moved = self.messages.exchange_context(kind, stage, before, label, pieces)
+                before = [self._compute(stage, attention, before, label), *moved]
+            ends = self._compute(stage, seconds, before, label)
             waits = [ends]
             self.ended[stage] = [*self.ended[stage][-1:], ends]
             if scatters:
@@ -243,6 +248,9 @@ class _Builder:
         return gate + self.messages.exchange_experts(
             kind, stage, gate, label, 1.0 - self.loads.beside
         )
+
+    def _compute(self, stage: int, seconds: float, before: list[Ints], label: Label) -> Ints:
+        return self.tasks.add(TaskKind.COMPUTE, self.ranks[stage], None, seconds, before, label)
 
     def _synchronise(
         self,
