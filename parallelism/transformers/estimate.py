@@ -1,5 +1,7 @@
 """The time of one iteration of a placed layout whose messages share the ports of servers."""
 
+import numpy as np
+
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placed_tasks import PIECES
 from parallelism.transformers.placement import Placement
@@ -46,10 +48,12 @@ def estimated_seconds(
     at_the_end, rate = rate / sharing, rate / (0.5 * (1.0 + sharing))
     beside = sent.context + loads.beside * sent.tokens
     after = sent.heads + (1.0 - loads.beside) * sent.tokens
+    # What goes round a context group runs beside attention only.
+    around = (sent.context > 0.0) * (loads.seconds - loads.attention_s + sent.context / rate)
     ends = stage_ends(
         schedule.passes, schedule.parts, schedule.microbatches, placement.layout.zero, PIECES,
         PassSends(
-            loads.seconds,
+            np.maximum(loads.seconds, around),
             (beside + sent.inputs) / rate,
             (after + sent.tensor) / rate,
             sent.outputs / rate,

@@ -16,6 +16,7 @@ from parallelism.transformers.collectives import (
     pipeline_send,
     weight_bytes,
 )
+from parallelism.transformers.costs import layer_costs
 from parallelism.transformers.end_costs import embedding_costs, head_costs
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.iteration import optimizer_seconds
@@ -50,6 +51,7 @@ _ROWS = {
 _VOLUMES = ("tensor", "inputs", "context", "heads", "expert")
 """What counts where its group spans servers: tensor groups gather inputs, context groups exchange
 heads of linear attention."""
+_ROWS_OF_COLUMNS = len(_VOLUMES) + 2
 # Of what an AllReduce sends.
 _SHARE = {"allreduce": 1.0, "allgather": 0.5, "reducescatter": 0.5}
 
@@ -74,6 +76,9 @@ class Loads:
     context_bytes : float64 array, shape (3, parts)
         Keys and values (and their gradients) of all context ranks together that go round the
         context group in each pass; zero within one server.
+    attention_s : float64 array, shape (3, parts)
+        Of the seconds of each pass those of attention to what goes round, which alone can hide it;
+        zero within one server.
     heads_bytes : float64 array, shape (3, parts)
         Of linear attention: sent by one rank to all ranks of its context group together (itself
         included) in each pass, there and back; zero within one server.
@@ -106,6 +111,7 @@ class Loads:
     tensor_bytes: Floats
     input_bytes: Floats
     context_bytes: Floats
+    attention_s: Floats
     heads_bytes: Floats
     expert_bytes: Floats
     gradients: tuple[WeightCount, ...]
@@ -185,7 +191,8 @@ def _loads(training: Training, rates: GpuRates, server: Server, far: frozenset[s
             column[0] += (one.forward, one.backward, one.weight)
         columns[index] = column
     table = np.stack([columns[index] for index in alike], axis=2)
-    seconds, volumes = table[0], dict(zip(_VOLUMES, table[1:], strict=True))
+    seconds, attention = table[0], table[-1]
+    volumes = dict(zip(_VOLUMES, table[1:-1], strict=True))
     if layout.schedule not in SPLIT:
         for both in (seconds, volumes["inputs"]):
             both[PassKind.BACKWARD] += both[PassKind.WEIGHT]
@@ -202,6 +209,7 @@ def _loads(training: Training, rates: GpuRates, server: Server, far: frozenset[s
         tensor_bytes=volumes["tensor"],
         input_bytes=volumes["inputs"],
         context_bytes=volumes["context"],
+        attention_s=attention,
         heads_bytes=volumes["heads"],
         expert_bytes=volumes["expert"],
         gradients=gradients,
@@ -231,7 +239,8 @@ def _shared_bytes(
 class _Columns:
     """What layers and ends of a model ask for under layouts whose layers are alike.
 
-    A column has a row of seconds, and one of bytes for each of `_VOLUMES`; of each kind of pass.
+    A column has a row of seconds, one of bytes for each of `_VOLUMES`, and one of the seconds of
+    attention to what goes round a context group; of each kind of pass.
     """
 
     def __init__(
@@ -246,7 +255,7 @@ class _Columns:
         key = (kinds, part.embedding, part.head)
         found = self.known.get(key)
         if found is None:
-            found = np.zeros((1 + len(_VOLUMES), len(PassKind)))
+            found = np.zeros((_ROWS_OF_COLUMNS, len(PassKind)))
             if part.embedding or part.head:
                 found = self._ends(part)
             for layer, count in kinds:
@@ -260,7 +269,17 @@ class _Columns:
             one = layer_seconds(self.training, layer, self.rates, self.near, self.far)
             messages = layer_communications(self.training, layer)
             found = self.known[layer] = self._column(one, messages)
+            if found[1 + _VOLUMES.index("context")].any():
+                found[-1] = self._attention(layer)
         return found
+
+    def _attention(self, layer: int) -> tuple[float, float, float]:
+        """Seconds of a layer's attention forward, backward with what is done again, and later."""
+        costs, kernel = layer_costs(self.training, layer), self.training.implementation.attention
+        forward, again, backward, later = (
+            self.rates.attention_seconds(work, kernel) for work in costs.passes
+        )
+        return forward, again + backward, later
 
     def _ends(self, part: Part) -> Floats:
         """Costs and messages of embedding and head, where a part has them."""
@@ -275,7 +294,7 @@ class _Columns:
         return self._column(one, messages)
 
     def _column(self, one: PassSeconds, messages: Iterable[Communication]) -> Floats:
-        found = np.zeros((1 + len(_VOLUMES), len(PassKind)))
+        found = np.zeros((_ROWS_OF_COLUMNS, len(PassKind)))
         found[0] = one.forward, one.backward, one.weight
         for message in messages:
             if message.group in self.far and message.when in _ROWS:

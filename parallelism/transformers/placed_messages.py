@@ -98,12 +98,10 @@ class Messages:
         return list(made[over.of_place].T)
 
     def exchange_context(
-        self, kind: PassKind, stage: int, waits: list[Ints], label: Label
+        self, kind: PassKind, stage: int, waits: list[Ints], label: Label, pieces: int
     ) -> list[Ints]:
-        """Let keys and values go round each context group while its ranks compute."""
-        size = float(self.loads.context_bytes[kind, label[0]])
-        if size == 0.0:
-            return []
+        """Let keys and values of a piece of a pass go round each context group."""
+        size = float(self.loads.context_bytes[kind, label[0]]) / pieces
         over = self.shape.collectives.context[stage]
         return self.collective(TaskKind.ALL_GATHER, over, size, waits, label)
 

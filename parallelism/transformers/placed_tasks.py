@@ -50,7 +50,7 @@ def iteration_tasks(
         One device a rank. A rank runs its passes in the schedule's order, each when its input
         has arrived. Tensor groups over several servers and expert exchange hold the rank up
         after the pass, and so does what context groups exchange for linear attention; keys and
-        values go round the context group while it computes. Messages from one rank to another of
+        values go round the context group beside its attention. Messages from one rank to another of
         the pipeline go one after another, as calls of one NCCL communicator do. Gradients are
         reduced (ZeRO 0) or scattered (1 to 3) over the data and context ranks of a stage, those of
         experts over the ranks that have the same ones; copies of sharded states add up their shares
@@ -226,14 +226,19 @@ class _Builder:
         """Add a pass task by task but for its outputs; return what the next pass waits for."""
         part, _, microbatch = label
         zero = self.layout.zero
-        beside = self.messages.exchange_context(kind, stage, waits, label)
-        beside += self.messages.gather_inputs(kind, stage, waits, label)
+        beside = self.messages.gather_inputs(kind, stage, waits, label)
         beside += self.messages.exchange_experts(kind, stage, waits, label, self.loads.beside)
         pieces = PIECES if last or uses or (zero == 3 and scatters) else 1
-        seconds = float(self.loads.seconds[kind, part]) / pieces
+        whole = float(self.loads.seconds[kind, part])
+        around = self.loads.context_bytes[kind, part] > 0.0
+        attention = float(self.loads.attention_s[kind, part]) / pieces
+        seconds = whole / pieces - attention
         for _ in range(pieces):
             before = waits + (self._gather(stage, part, pieces, microbatch, waits) if uses else [])
-            ends = self.tasks.add(TaskKind.COMPUTE, self.ranks[stage], None, seconds, before, label)
+            if around:
+                moved = self.messages.exchange_context(kind, stage, before, label, pieces)
+                before = [self._compute(stage, attention, before, label), *moved]
+            ends = self._compute(stage, seconds, before, label)
             waits = [ends]
             self.ended[stage] = [*self.ended[stage][-1:], ends]
             if scatters:
@@ -243,6 +248,9 @@ class _Builder:
         return gate + self.messages.exchange_experts(
             kind, stage, gate, label, 1.0 - self.loads.beside
         )
+
+    def _compute(self, stage: int, seconds: float, before: list[Ints], label: Label) -> Ints:
+        return self.tasks.add(TaskKind.COMPUTE, self.ranks[stage], None, seconds, before, label)
 
     def _synchronise(
         self,

@@ -198,7 +198,6 @@ class _Builder:
             for rank in ranks
         }
         zero = self.layout.zero
-        beside = self._exchange_context(kind, stage, waits, label)
         again: dict[int, list[int]] = {}
         inputs = float(self.loads.input_bytes[kind, part])
         if self.placement.servers_per_rank > 1 and inputs > 0.0:
@@ -216,6 +215,7 @@ class _Builder:
         gathers = (zero == 3 and kind != PassKind.WEIGHT) or (first and zero in (1, 2))
         whole = zero != 3 and not last and not (first and zero)
         pieces = 1 if whole or not (gathers or scatters) else self.buckets
+        attention = float(self.loads.attention_s[kind, part]) / pieces
         for _ in range(pieces):
             gathered: dict[int, list[int]] = {}
             if gathers:
@@ -224,18 +224,22 @@ class _Builder:
                     held[rank] += self.ended[rank][-2:-1] if zero == 3 else []
                 gathered = self._gather(stage, part, held, pieces, label)
                 self.gathered |= gathered
-            seconds = float(self.loads.seconds[kind, part]) / pieces
+            seconds = float(self.loads.seconds[kind, part]) / pieces - attention
             ends = {}
+            ready = {rank: waits[rank] + gathered.get(rank, []) for rank in ranks}
+            if self.loads.context_bytes[kind, part] > 0.0:
+                around = self._exchange_context(kind, stage, ready, label, pieces)
+                for rank in ranks:
+                    done = self.tasks.add(TaskKind.COMPUTE, rank, -1, attention, ready[rank], label)
+                    ready[rank] = [done, *around.get(rank, [])]
             for rank in ranks:
-                before = waits[rank] + gathered.get(rank, [])
+                before = ready[rank]
                 ends[rank] = self.tasks.add(TaskKind.COMPUTE, rank, -1, seconds, before, label)
                 waits[rank] = [ends[rank]]
                 self.ended[rank].append(ends[rank])
             if scatters:
                 self._reduce(stage, part, ends, pieces, microbatch, last)
-        gates = {
-            rank: [*waits[rank], *beside.get(rank, []), *again.get(rank, [])] for rank in ranks
-        }
+        gates = {rank: [*waits[rank], *again.get(rank, [])] for rank in ranks}
         self._reduce_tensor(kind, gates, label)
         size = float(self.loads.heads_bytes[kind, part]) / self.layout.context
         self._all_to_all(stage, gates, label, self.layout.context, size)
@@ -277,10 +281,10 @@ class _Builder:
         return [tuple(sorted(set(column))) for column in columns]
 
     def _exchange_context(
-        self, kind: PassKind, stage: int, waits: dict[int, list[int]], label: Label
+        self, kind: PassKind, stage: int, waits: dict[int, list[int]], label: Label, pieces: int
     ) -> dict[int, list[int]]:
         """Let keys and values go round each context group while its ranks compute."""
-        size = float(self.loads.context_bytes[kind, label[0]])
+        size = float(self.loads.context_bytes[kind, label[0]]) / pieces
         found: dict[int, list[int]] = {}
         if size == 0.0:
             return found

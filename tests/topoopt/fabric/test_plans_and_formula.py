@@ -46,3 +46,18 @@ def test_a_plan_takes_the_time_of_the_formula_where_nothing_is_in_the_way(
     links, schedule = Links.of_server(server, 8 * NIC), schedule_of(layout, batch)
     expected = iteration_time(family.training(layout), schedule, family.rates, links)
     assert simulated == pytest.approx(expected, rel=0.025)
+
+
+def test_attention_alone_hides_keys_and_values_that_go_round_servers() -> None:
+    """Windows leave little attention to hide them, and products of a pass hide none of them."""
+    layout, batch, sequence = Layout(4, 4, 2, sequence_parallel=True), 16, 65536
+    server = nvlink_server("h100", 4)
+    model = get_transformer("gemma3-27b")
+    job = Job(model, global_batch=batch, server=server, sequence=sequence)
+    family = job.family(8)
+    switch = Fabric("switch", *ideal_switch(8, 4 * NIC, 1e-6))
+    simulated = score(switch, family.build(Placement(layout, 4)))
+    schedule = schedule_of(layout, batch)
+    links = Links.of_server(server, 4 * NIC)
+    expected = iteration_time(family.training(layout), schedule, family.rates, links)
+    assert simulated == pytest.approx(expected, rel=0.025)
