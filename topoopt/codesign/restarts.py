@@ -18,7 +18,7 @@ from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.codesign.once import optimize_once
 from topoopt.codesign.question import PlanQuestion
-from topoopt.fabrics.baselines import BaselineFabric
+from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.plan.plan import Plan, parse_plan
 from topoopt.plan.records import Baseline
 from topoopt.search.restart_seeds import restart_seed

@@ -1,6 +1,5 @@
 """Fabrics of the topology zoo to compare with, at the price of the direct-connect one."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +14,7 @@ from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.rings import Rings, default_rings, ring_loads
+from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.fabrics.bill import NO_LAYER, equal_cost_bandwidth, network_bill
 from topoopt.fabrics.zoo_names import GPUS, Entry, entry_of
 from topoopt.problem.cluster import Cluster
@@ -26,9 +26,7 @@ from topoopt.topology.zoo.registry import BuiltFabric, build_fabric
 _DIRECTED_ONLY = ("de-bruijn", "kautz")
 
 
-def zoo_fabric(
-    name: str, cluster: Cluster, prices: PriceTable, seed: int
-) -> tuple[Fabric | GpuPorts, float, float, str, Callable[[], Fabric] | None]:
+def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> BaselineFabric:
     """Build a fabric of the zoo for as many servers, at the price of the direct-connect fabric.
 
     Parameters
@@ -43,15 +41,8 @@ def zoo_fabric(
 
     Returns
     -------
-    fabric : Fabric or GpuPorts
-    cost : float
-        US dollars.
-    bandwidth : float
-        Bytes/s of a port.
-    note : str
-        How it was sized and routed.
-    real : callable or None
-        Returns the fabric with each link of its own, where the first has merged ones.
+    BaselineFabric
+        Its bandwidth is that of a port.
 
     Raises
     ------
@@ -127,7 +118,7 @@ def zoo_fabric(
     if entry.owner == GPUS:
         fabric, real = GpuPorts(name, whole_network, fabric), None
         note += "; ports belong to GPUs"
-    return fabric, cost, bandwidth, note, real
+    return BaselineFabric(fabric, cost, bandwidth, note, real)
 
 
 def _build(name: str, entry: Entry, cluster: Cluster, seed: int) -> BuiltFabric:
