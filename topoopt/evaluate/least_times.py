@@ -23,12 +23,13 @@ def of_servers(fabric: Fabric | GpuPorts) -> Fabric:
     return fabric.pooled if isinstance(fabric, GpuPorts) else fabric
 
 
-def port_seconds(tasks: TaskGraph, leaving: Floats, entering: Floats) -> float:
+def sent_seconds(load: Floats, leaving: Floats, entering: Floats) -> float:
     """Return the seconds that the busiest server needs for its transfers and its own rings.
 
     Parameters
     ----------
-    tasks : TaskGraph
+    load : float64 array, shape (2, servers) or (servers,)
+        Bytes that leave and enter each server.
     leaving, entering : float64 arrays, shape (servers,) or ()
         Bytes/s of all links out of and into a server.
 
@@ -37,19 +38,6 @@ def port_seconds(tasks: TaskGraph, leaving: Floats, entering: Floats) -> float:
     float
         No iteration is shorter, whatever the routes and rings: every byte leaves its source and
         enters its target. Needs no routes, which of many pairs take long to make.
-    """
-    return sent_seconds(tasks.port_bytes(), leaving, entering)
-
-
-def sent_seconds(load: Floats, leaving: Floats, entering: Floats) -> float:
-    """Return what `port_seconds` does, of what servers send and receive.
-
-    Parameters
-    ----------
-    load : float64 array, shape (2, servers) or (servers,)
-        Bytes that leave and enter each server.
-    leaving, entering : float64 arrays, shape (servers,) or ()
-        As of `port_seconds`.
     """
     out, into = np.broadcast_to(load, (2, load.shape[-1]))
     slowest = max(
