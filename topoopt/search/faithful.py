@@ -59,7 +59,7 @@ def plain_chain(search: Search, pair: Pair) -> PlainChain:
 
 
 def from_hybrid(
-    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
+    search: Search, state: SearchState, pairs: list[Pair], deadline: Deadline
 ) -> list[Pair]:
     """Start one chain from tables placed whole and all else data-parallel."""
     return [next((p for p in pairs if p.origin == "hybrid"), pairs[0])]
