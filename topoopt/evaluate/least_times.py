@@ -12,6 +12,7 @@ from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.loads import demand_of, link_bytes
 from topoopt.fabric.reconfigurable import AnyFabric, least_time
 from topoopt.fabric.rotated import rotated_kinds
+from topoopt.fabric.rounding import ROUNDED_DOWN
 from topoopt.fabric.windowed import WindowedCircuits
 
 # Pairs whose routes are made to see how many links all of them would have.
@@ -44,8 +45,7 @@ def sent_seconds(load: Floats, leaving: Floats, entering: Floats) -> float:
         (out / np.maximum(leaving, 1e-300)).max(initial=0.0),
         (into / np.maximum(entering, 1e-300)).max(initial=0.0),
     )
-    # Sums in another order must not rule out what is exactly as fast.
-    return float(slowest) * (1.0 - 1e-9)
+    return float(slowest) * ROUNDED_DOWN
 
 
 def least_hops(tasks: TaskGraph, degree: int) -> float:
@@ -92,7 +92,7 @@ def link_seconds(tasks: TaskGraph, degree: int, rate: float, above: float = 0.0)
     farthest = len(within_hops(tasks.servers, degree)) + 1
     if rings + farthest * float(tasks.moved()[2].sum()) <= above * capacity:
         return 0.0
-    return (least_link_bytes(tasks.pair_bytes(), degree) + rings) / capacity * (1.0 - 1e-9)
+    return (least_link_bytes(tasks.pair_bytes(), degree) + rings) / capacity * ROUNDED_DOWN
 
 
 def _ring_bytes(tasks: TaskGraph) -> float:
@@ -149,7 +149,7 @@ def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:
     busy = tasks.device_seconds().max(initial=0.0)
     demand = demand_of(fabric, tasks, chosen=False)
     load = (ecmp_link_bytes(fabric.network, demand) / fabric.network.capacity).max(initial=0.0)
-    return float(max(busy, load)) * (1.0 - 1e-9)
+    return float(max(busy, load)) * ROUNDED_DOWN
 
 
 def busiest(fabric: AnyFabric, tasks: TaskGraph, enough: float = float("inf")) -> float:
@@ -173,8 +173,7 @@ def busiest(fabric: AnyFabric, tasks: TaskGraph, enough: float = float("inf")) -
         return least_time(fabric, tasks)
     fabric = of_servers(fabric)
     busy = tasks.device_seconds().max(initial=0.0)
-    if busy * (1.0 - 1e-9) > enough:
-        return float(busy) * (1.0 - 1e-9)
+    if busy * ROUNDED_DOWN > enough:
+        return float(busy) * ROUNDED_DOWN
     load = (link_bytes(fabric, tasks, enough) / fabric.network.capacity).max(initial=0.0)
-    # Sums in another order must not rule out what is exactly as fast.
-    return float(max(busy, load)) * (1.0 - 1e-9)
+    return float(max(busy, load)) * ROUNDED_DOWN

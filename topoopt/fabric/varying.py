@@ -14,6 +14,7 @@ from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fluid import WATCHED_FROM
 from topoopt.fabric.orders import distinct
+from topoopt.fabric.rounding import ROUNDED_UP
 from topoopt.fabric.tasks import check_fit, never_ran
 from topoopt.fabric.transport import Transport
 
@@ -208,8 +209,7 @@ class VaryingState:
         n = tasks.tasks
         self.demands = demands
         self.tolerance = tolerance
-        # A little beyond the limit, so that rounding never rules out what is exactly as fast.
-        self.horizon = limit * (1.0 + 1e-9)
+        self.horizon = limit * ROUNDED_UP
         self.pairs = servers * servers
         self.sending = np.flatnonzero(~demands.compute)
         nowhere = np.zeros(n, dtype=np.int64)
