@@ -76,20 +76,20 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Ba
         bandwidth, factor = cluster.port_rate, 1.0
     else:
         bandwidth = equal_cost_bandwidth(
-            network, cluster.port_rate, target, prices, built.own, entry.layer
+            network, cluster.port_rate, target, prices, built.forwarders, entry.layer
         )
         factor = bandwidth / cluster.port_rate
     if abs(factor - 1.0) < 1e-9:
         bandwidth, factor = cluster.port_rate, 1.0
     sized = replace(network, capacity=network.capacity * factor)
-    bill = network_bill(sized, prices, own=built.own, layer=entry.layer)
+    bill = network_bill(sized, prices, forwarders=built.forwarders, layer=entry.layer)
     cost = target if name == "totient" else bill.cost
     routes = ecmp_routes(sized)
     rings: dict[tuple[int, ...], Rings] = {}
     fabric: Fabric | GpuPorts
     whole_network, real = sized, None
     if sized.switches:
-        forwarding = built.own > 0
+        forwarding = built.forwarders > 0
         real = partial(Fabric, name, sized, routes, rings, forwarding=forwarding)
         sized, routes, _ = merge_equivalent_links(sized, routes)
         how = "AllReduces on one ring by number"
@@ -114,7 +114,7 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Ba
         note += (
             "; fixed cables" if entry.layer == NO_LAYER else "; ports joined by optical switches"
         )
-    fabric = Fabric(name, sized, routes, rings, forwarding=built.own > 0)
+    fabric = Fabric(name, sized, routes, rings, forwarding=built.forwarders > 0)
     if entry.owner == GPUS:
         fabric, real = GpuPorts(name, whole_network, fabric), None
         note += "; ports belong to GPUs"
