@@ -116,7 +116,7 @@ class Rewirer(Generic[P]):
         several = {Routing.ECMP, Routing.K_SHORTEST} <= set(self.options.routings(servers))
         costly = not self.family.enumerated and self.tolerance > 0.0
         self._spared = several and (costly or self._many)
-        self._alone = no_network(1) if self.cluster.servers == 1 else None
+        self._alone = no_network() if self.cluster.servers == 1 else None
 
     def fresh(self, most_work: float = float("inf")) -> "Rewirer[P]":
         """Return one like it that has done no work yet, and may do so much."""
