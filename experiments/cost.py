@@ -9,7 +9,6 @@ from topoopt.problem.prices import (
     direct_connect_cost,
     equal_cost_fat_tree_bandwidth,
     fat_tree_cost,
-    ideal_switch_cost,
 )
 
 
@@ -36,7 +35,7 @@ def case(servers: int, degree: int, bandwidth_gbps: float) -> list[dict[str, obj
             degree * bandwidth_gbps,
         ),
         "full Fat-tree": (
-            ideal_switch_cost(servers, degree * rate, prices),
+            fat_tree_cost(servers, degree * rate, prices),
             degree * bandwidth_gbps,
         ),
         "2:1 Fat-tree": (

@@ -1,10 +1,8 @@
 """Simulated annealing over regions, with relative acceptance, cooling and restarts."""
 
-import math
-
 import numpy as np
 
-from parallelism.search.mcmc import Acceptance, Score
+from parallelism.search.mcmc import Acceptance, Chain, Score
 from parallelism.search.moves import propose_region
 from parallelism.search.regions import Regions
 from parallelism.search.space import StrategySpace
@@ -42,16 +40,25 @@ class Annealer:
         self.regions = regions
         self.acceptance = Acceptance(start=0.02, end=0.0002) if acceptance is None else acceptance
         self.period = period
-        self.best, self.best_time = strategy, time
-        self.strategy, self.time = strategy, time
+        self.chain = Chain.start(strategy, time)
         self.made = 0
+
+    @property
+    def best(self) -> Strategy:
+        """The fastest strategy seen."""
+        return self.chain.best
+
+    @property
+    def best_time(self) -> float:
+        """Its score, seconds."""
+        return self.chain.best_time
 
     def adopt(self, strategy: Strategy, time: float) -> None:
         """Remember a faster strategy; the next period starts there."""
-        self.best, self.best_time = strategy, time
+        self.chain.best, self.chain.best_time = strategy, time
 
     def step(self, score: Score, rng: np.random.Generator) -> bool:
-        """Make one proposal, score it, and accept or reject it.
+        """Make one proposal, and accept or reject it.
 
         Parameters
         ----------
@@ -63,20 +70,12 @@ class Annealer:
         bool
             True: there is always another proposal.
         """
+        chain = self.chain
         if self.made >= self.period:
             self.made = 0
-            self.strategy, self.time = self.best, self.best_time
+            self.chain = chain = Chain.start(chain.best, chain.best_time)
         progress = self.made / self.period
         self.made += 1
-        change = propose_region(self.space, self.regions, self.strategy, rng)
-        uniform = rng.random()
-        if not change:
-            return True
-        candidate = self.strategy.replace(change)
-        limit = self.acceptance.threshold(self.time, uniform, progress)
-        time = score(candidate, limit)
-        if time <= limit and math.isfinite(time):
-            self.strategy, self.time = candidate, time
-            if time < self.best_time:
-                self.best, self.best_time = candidate, time
+        change = propose_region(self.space, self.regions, chain.strategy, rng)
+        chain.step(change, score, rng, self.acceptance, progress)
         return True

@@ -159,29 +159,25 @@ class Chain:
 
     def step(
         self,
-        space: StrategySpace,
+        change: Change,
         score: Score,
         rng: np.random.Generator,
-        progress: float,
         acceptance: Acceptance,
-        *,
-        plain: bool = False,
+        progress: float = 0.0,
     ) -> None:
-        """Make one proposal, score it, and accept or reject it.
+        """Score a proposed change, and accept or reject it.
 
         Parameters
         ----------
-        space : StrategySpace
+        change : list of (int, OperatorConfig)
+            Against the chain's strategy; empty for a move without effect.
         score : callable
             Strategy and limit to seconds; infinity where it does not fit.
         rng : numpy.random.Generator
+        acceptance : Acceptance
         progress : float
             Share of the chain's steps already made, 0..1 (sets the temperature).
-        acceptance : Acceptance
-        plain : bool
-            Only FlexFlow's moves.
         """
-        change = propose(space, self.strategy, rng, plain=plain)
         uniform = rng.random()
         if not change:
             return

@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.gpu import fitted_on
 from parallelism.transformers.layout import LOOPED, Layout
 from parallelism.transformers.linear_attention import LinearAttention
@@ -20,7 +19,7 @@ LACKING = "Megatron-LM has no schedule"
 """How the note begins that a stack lacks the schedule of a layout."""
 
 
-def _of_linear(model: Transformer, linear: LinearAttention, layout: Layout) -> list[str]:
+def _of_linear(linear: LinearAttention, layout: Layout) -> list[str]:
     """Return what the times of linear attention rest on."""
     found = []
     if linear.kind in ("gated-deltanet", "kda", "mamba-2"):
@@ -94,7 +93,7 @@ def assumptions_of(question: "LayoutQuestion", placement: Placement) -> list[str
             f"products inside layers are in FP8, at a share of its peak of {rates.fp8_efficiency:g}"
         )
     if model.linear is not None:
-        found += _of_linear(model, model.linear, placement.layout)
+        found += _of_linear(model.linear, placement.layout)
     if model.indexer is not None:
         found.append(
             "no published run that was tuned holds the times and memory of keys that an "

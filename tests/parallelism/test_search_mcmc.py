@@ -154,7 +154,8 @@ def test_the_chain_finds_the_optimum_of_a_small_space(servers, seed):
     rng = np.random.default_rng(seed)
     steps = 3000 * servers
     for step in range(steps):
-        chain.step(space, score, rng, step / steps, Acceptance(start=0.3, end=0.03))
+        change = propose(space, chain.strategy, rng)
+        chain.step(change, score, rng, Acceptance(start=0.3, end=0.03), step / steps)
     assert chain.best_time == pytest.approx(optimum, rel=1e-12)
     assert score(chain.best) == chain.best_time
 
@@ -167,7 +168,8 @@ def run_chain(seed, plain, rule, steps=300):
     rng = np.random.default_rng(seed)
     path = []
     for step in range(steps):
-        chain.step(space, score, rng, step / steps, rule, plain=plain)
+        change = propose(space, chain.strategy, rng, plain=plain)
+        chain.step(change, score, rng, rule, step / steps)
         path.append((chain.strategy, chain.time))
         assert chain.best_time == min([score(start), *(time for _, time in path)])
         assert chain.time == score(chain.strategy)
@@ -190,7 +192,8 @@ def test_what_does_not_fit_is_never_accepted():
     rng = np.random.default_rng(0)
     for _ in range(200):
         # Infinitely hot: everything finite would be accepted.
-        chain.step(space, lambda *_: math.inf, rng, 0.0, Acceptance(start=1e300, end=1e300))
+        change = propose(space, chain.strategy, rng)
+        chain.step(change, lambda *_: math.inf, rng, Acceptance(start=1e300, end=1e300))
     assert chain.strategy is chain.best is start and chain.time == chain.best_time == 1.0
 
 

@@ -29,13 +29,7 @@ from topoopt.bounds.scheduled_terms import microbatch_terms, steady_terms
 from topoopt.bounds.space_terms import all_choices, trade_off
 from topoopt.bounds.tradeoff import SplitCosts, Terms, best_weights, weighted
 from topoopt.bounds.turns import span_and_chain
-
-# Sums of the same times in another order differ in the last bits, and the simulator takes
-# events within 1e-12 for one; a bound must not exceed the time it bounds because of that.
-ROUNDING = 1.0 - 1e-9
-
-# Sums in another order must not hide which moment counts.
-_ROUNDED = 1.0 + 1e-9
+from topoopt.fabric.rounding import ROUNDED_DOWN, ROUNDED_UP
 
 # A weight that adds less than this share says nothing.
 _SMALLEST_WEIGHT = 1e-5
@@ -65,7 +59,7 @@ class Bound:
     @property
     def binding(self) -> str:
         """Name of the largest term; the first of those that rounding alone tells apart."""
-        least = max(self.terms.values()) * ROUNDING
+        least = max(self.terms.values()) * ROUNDED_DOWN
         return next(name for name, value in self.terms.items() if value >= least)
 
 
@@ -111,7 +105,7 @@ def space_bound(
         "chain": max(longest),
         "trade-off": traded,
     }
-    return Bound(max(result.values()) * ROUNDING, result, used)
+    return Bound(max(result.values()) * ROUNDED_DOWN, result, used)
 
 
 def scheduled_bound(
@@ -162,7 +156,7 @@ def scheduled_bound(
     }
     chains = [value for name, value in alone.items() if name.startswith(("turn", "chain"))]
     result = {"compute": alone["compute"], "chain": max(chains), "trade-off": traded}
-    return Bound(max(result.values()) * ROUNDING, result, used)
+    return Bound(max(result.values()) * ROUNDED_DOWN, result, used)
 
 
 def _traded(
@@ -241,7 +235,7 @@ def strategy_bound(
     )
     terms["hop"] = _hop_end(tasks, span, degree, bandwidth)
     terms["chain"] = chain
-    return Bound(max(terms.values()) * ROUNDING, terms)
+    return Bound(max(terms.values()) * ROUNDED_DOWN, terms)
 
 
 def _hop_end(tasks: TaskGraph, span: Span, degree: int, bandwidth: float) -> float:
@@ -264,7 +258,7 @@ def _hop_end(tasks: TaskGraph, span: Span, degree: int, bandwidth: float) -> flo
     best, of_all = 0.0, None
     # What could be most comes first, so that most others need not be counted.
     for bound, moment, way in sorted(tried, reverse=True):
-        if bound * _ROUNDED < best:
+        if bound * ROUNDED_UP < best:
             break
         begin, follow = ways[way]
         chosen = begin >= moment
@@ -296,5 +290,5 @@ def _task_hops(tasks: TaskGraph, chosen: Ints, degree: int) -> float:
 
 
 __all__ = [
-    "ROUNDING", "Bound", "Wirings", "scheduled_bound", "space_bound", "strategy_bound",
+    "Bound", "Wirings", "scheduled_bound", "space_bound", "strategy_bound",
 ]  # fmt: skip

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from parallelism.taskgraph import TaskGraph
-from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
+from topoopt.bounds.bounds import Bound, strategy_bound
 from topoopt.bounds.everything import AnyFamily, everything_bound, own_bound
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import tasks_over
+from topoopt.fabric.rounding import ROUNDED_DOWN
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.schedule import Schedule
 
@@ -155,7 +156,7 @@ def gap_parts(everything: Bound, fixed: Mapping[str, Bound], time: float) -> tup
     reached, binding = everything.seconds, everything.binding
     parts = []
     for name, bound in fixed.items():
-        if bound.seconds * ROUNDING > reached:  # rounding alone is no gap
+        if bound.seconds * ROUNDED_DOWN > reached:  # rounding alone is no gap
             parts.append(GapPart(name, bound.seconds - reached, bound.binding))
             reached, binding = bound.seconds, bound.binding
         else:

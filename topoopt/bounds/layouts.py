@@ -18,9 +18,10 @@ from parallelism.transformers.sends import network_bytes
 from parallelism.transformers.shares import layer_kinds
 from parallelism.transformers.timeline import PassTimes, last_starts, timeline
 from topoopt.base.interrupts import hear_interrupt
-from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
+from topoopt.bounds.bounds import Bound, strategy_bound
 from topoopt.bounds.exchanges import exchange_terms, placed_pipeline
 from topoopt.bounds.relaxation import Wirings
+from topoopt.fabric.rounding import ROUNDED_DOWN
 
 # Work spent on tightening bounds: tasks of all graphs, what each graph takes besides, what it takes
 # to find who is alike beside the exchanges looked at, and to count what is sent under a placement,
@@ -170,7 +171,7 @@ def sending_bound(family: LayoutFamily, wirings: Wirings, placement: Placement) 
     late = np.argsort(-begin)
     after = begin[late] + np.cumsum(gradients[late]) / wirings.network_rate
     seconds = max(sent / wirings.network_rate, float(after.max())) + loads.update_s
-    return Bound(seconds * ROUNDING, {"network": seconds})
+    return Bound(seconds * ROUNDED_DOWN, {"network": seconds})
 
 
 def _instant(loads: Loads) -> PassTimes:
@@ -251,7 +252,7 @@ def placement_bound(family: LayoutFamily, wirings: Wirings, placement: Placement
     if not exchanges or spans(placement):
         return None
     seconds = placed_pipeline(family, wirings, placement)
-    return Bound(seconds * ROUNDING, {"pipeline": seconds})
+    return Bound(seconds * ROUNDED_DOWN, {"pipeline": seconds})
 
 
 def passes_bound(family: LayoutFamily, layout: Layout, schedule: PipelineSchedule) -> Bound:
@@ -280,7 +281,7 @@ def passes_bound(family: LayoutFamily, layout: Layout, schedule: PipelineSchedul
         whole += count * (one.forward + one.backward + one.weight)
     seconds = whole * schedule.microbatches / schedule.stages + family.implementation.iteration_s
     # Sums in another order differ in the last bits.
-    return Bound(seconds * ROUNDING * ROUNDING, {"passes": seconds})
+    return Bound(seconds * ROUNDED_DOWN * ROUNDED_DOWN, {"passes": seconds})
 
 
 def layout_bound(
@@ -313,12 +314,12 @@ def layout_bound(
     injection = {"injection": least_injection(placement, schedule, loads) / ports}
     if layout.expert_ranks > 1 and not spans(placement):
         # Beyond ``enough`` after rounding, too.
-        enough /= ROUNDING * ROUNDING
+        enough /= ROUNDED_DOWN * ROUNDED_DOWN
         terms = exchange_terms(family, wirings, layout, schedule, loads, enough) | injection
     else:
         passes = timeline(schedule, _instant(loads)).makespan
         terms = {"pipeline": passes + loads.update_s} | injection
-    return Bound(max(terms.values()) * ROUNDING, terms)
+    return Bound(max(terms.values()) * ROUNDED_DOWN, terms)
 
 
 def spans(placement: Placement) -> bool:

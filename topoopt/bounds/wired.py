@@ -9,7 +9,7 @@ from codesign_base.rows import spread, starts
 from parallelism.alike import Alike
 from parallelism.taskgraph import TRANSFER, TaskGraph
 from routing.paths import hop_distances
-from topoopt.bounds.bounds import ROUNDING, Bound
+from topoopt.bounds.bounds import Bound
 from topoopt.bounds.collectives import (
     COLLECTIVE_KINDS,
     GroupRates,
@@ -30,6 +30,7 @@ from topoopt.bounds.turns import span_and_chain
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import alone_seconds, in_parts, link_uses, senders, task_orders
+from topoopt.fabric.rounding import ROUNDED_DOWN
 
 # Uses of links beyond which sets of them are not sorted by time.
 MOST_USES = 4_000_000
@@ -114,7 +115,7 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) ->
     )
     terms["distance"] = _distance_end(tasks, wired, span, _hops_each(tasks, wired.distance))
     terms["chain"] = chain
-    return Bound(max(terms.values()) * ROUNDING, terms)
+    return Bound(max(terms.values()) * ROUNDED_DOWN, terms)
 
 
 def _distance_end(tasks: TaskGraph, wired: _Wired, span: Span, hops: Floats) -> float:
@@ -196,7 +197,7 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
     terms["link"] = _link_end(orders, sends[tasks.kind[sends] == TRANSFER], span)
     terms["distance"] = _distance_end(tasks, wired, span, _route_hops(tasks, orders))
     terms["chain"] = chain
-    return Bound(max(terms.values()) * ROUNDING, terms)
+    return Bound(max(terms.values()) * ROUNDED_DOWN, terms)
 
 
 def _route_hops(tasks: TaskGraph, orders: Orders) -> Floats:
@@ -252,7 +253,7 @@ def collective_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) 
     terms = {"compute": device_end(tasks, span)}
     terms["link"] = _link_end(orders, senders(orders), span)
     terms["chain"] = chain
-    return Bound(max(terms.values()) * ROUNDING, terms)
+    return Bound(max(terms.values()) * ROUNDED_DOWN, terms)
 
 
 def routed_least(fabric: Fabric, tasks: TaskGraph, orders: Orders) -> Least:

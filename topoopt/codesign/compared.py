@@ -13,7 +13,7 @@ from topoopt.evaluate.problem import Problem
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter
 from topoopt.fabric.reconfigurable import AnyFabric
-from topoopt.fabrics.baselines import BaselineFabric
+from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.plan.recorded import reconfiguration_record
 from topoopt.plan.records import Baseline
 from topoopt.search.confirm import NO_PACKET_TIME, packet_times_on, states_packets

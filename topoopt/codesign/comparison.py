@@ -16,13 +16,8 @@ from topoopt.base.frames import frame, new_axes
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.text import dollars, table_lines
 from topoopt.codesign.solve import co_optimize
-from topoopt.fabrics.baselines import (
-    BASELINES,
-    BaselineFabric,
-    every_fabric,
-    file_fabric,
-    is_network_file,
-)
+from topoopt.fabrics.baseline import BaselineFabric
+from topoopt.fabrics.baselines import BASELINES, every_fabric, file_fabric, is_network_file
 from topoopt.plan.plan import Plan
 from topoopt.plan.records import Timed
 from topoopt.plan.summary import bounded_noun, has_schedule, parallelization_text

@@ -18,7 +18,7 @@ from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.codesign.once import optimize_once
 from topoopt.codesign.question import PlanQuestion
-from topoopt.fabrics.baselines import BaselineFabric
+from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.plan.plan import Plan, parse_plan
 from topoopt.plan.records import Baseline
 from topoopt.search.restart_seeds import restart_seed
@@ -100,7 +100,7 @@ def co_optimize_with_restarts(
         interrupted = run_jobs(calls, workers=workers, engine=engine, finished=finished).interrupted
     if not plans:
         raise KeyboardInterrupt
-    best = min(plans, key=lambda place: (_rank(plans[place]), place))
+    best = min(plans, key=lambda place: (plans[place].time_s, place))
     record = replace(
         plans[best].search,
         restart=best,
@@ -108,11 +108,6 @@ def co_optimize_with_restarts(
         interrupted=interrupted or plans[best].search.interrupted,
     )
     return replace(plans[best], search=record, baselines=_baselines(plans, best))
-
-
-def _rank(plan: Plan) -> float:
-    """Return the time that plans are compared by."""
-    return plan.time_s
 
 
 def _baselines(plans: Mapping[int, Plan], best: int) -> dict[str, Baseline]:

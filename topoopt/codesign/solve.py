@@ -10,7 +10,8 @@ from topoopt.bounds.everything import AnyFamily
 from topoopt.codesign.once import optimize_once
 from topoopt.codesign.question import PlanQuestion
 from topoopt.codesign.restarts import co_optimize_with_restarts
-from topoopt.fabrics.baselines import BaselineFabric, usual_baselines
+from topoopt.fabrics.baseline import BaselineFabric
+from topoopt.fabrics.baselines import usual_baselines
 from topoopt.plan.plan import Plan
 from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
 from topoopt.problem.job import Job

@@ -16,7 +16,8 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
-from topoopt.fabrics.baselines import BaselineFabric, baseline_fabrics
+from topoopt.fabrics.baseline import BaselineFabric
+from topoopt.fabrics.baselines import baseline_fabrics
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
 from topoopt.problem.seeds import checked_seed

@@ -34,7 +34,7 @@ def drawn_topologies(cluster: Cluster, seed: int) -> tuple[Topology, ...]:
     Returns
     -------
     tuple of Topology
-        None for other ports. First that of the expander that plans of this seed are compared with;
+        Empty for other ports. First that of the expander that plans of this seed are compared with;
         then, on few servers, of 64 draws the one whose rings over all servers are fastest, and the
         one with the fewest hops.
     """

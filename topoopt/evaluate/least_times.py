@@ -12,6 +12,7 @@ from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.loads import demand_of, link_bytes
 from topoopt.fabric.reconfigurable import AnyFabric, least_time
 from topoopt.fabric.rotated import rotated_kinds
+from topoopt.fabric.rounding import ROUNDED_DOWN
 from topoopt.fabric.windowed import WindowedCircuits
 
 # Pairs whose routes are made to see how many links all of them would have.
@@ -23,12 +24,13 @@ def of_servers(fabric: Fabric | GpuPorts) -> Fabric:
     return fabric.pooled if isinstance(fabric, GpuPorts) else fabric
 
 
-def port_seconds(tasks: TaskGraph, leaving: Floats, entering: Floats) -> float:
+def sent_seconds(load: Floats, leaving: Floats, entering: Floats) -> float:
     """Return the seconds that the busiest server needs for its transfers and its own rings.
 
     Parameters
     ----------
-    tasks : TaskGraph
+    load : float64 array, shape (2, servers) or (servers,)
+        Bytes that leave and enter each server.
     leaving, entering : float64 arrays, shape (servers,) or ()
         Bytes/s of all links out of and into a server.
 
@@ -38,26 +40,12 @@ def port_seconds(tasks: TaskGraph, leaving: Floats, entering: Floats) -> float:
         No iteration is shorter, whatever the routes and rings: every byte leaves its source and
         enters its target. Needs no routes, which of many pairs take long to make.
     """
-    return sent_seconds(tasks.port_bytes(), leaving, entering)
-
-
-def sent_seconds(load: Floats, leaving: Floats, entering: Floats) -> float:
-    """Return what `port_seconds` does, of what servers send and receive.
-
-    Parameters
-    ----------
-    load : float64 array, shape (2, servers) or (servers,)
-        Bytes that leave and enter each server.
-    leaving, entering : float64 arrays, shape (servers,) or ()
-        As of `port_seconds`.
-    """
     out, into = np.broadcast_to(load, (2, load.shape[-1]))
     slowest = max(
         (out / np.maximum(leaving, 1e-300)).max(initial=0.0),
         (into / np.maximum(entering, 1e-300)).max(initial=0.0),
     )
-    # Sums in another order must not rule out what is exactly as fast.
-    return float(slowest) * (1.0 - 1e-9)
+    return float(slowest) * ROUNDED_DOWN
 
 
 def least_hops(tasks: TaskGraph, degree: int) -> float:
@@ -104,7 +92,7 @@ def link_seconds(tasks: TaskGraph, degree: int, rate: float, above: float = 0.0)
     farthest = len(within_hops(tasks.servers, degree)) + 1
     if rings + farthest * float(tasks.moved()[2].sum()) <= above * capacity:
         return 0.0
-    return (least_link_bytes(tasks.pair_bytes(), degree) + rings) / capacity * (1.0 - 1e-9)
+    return (least_link_bytes(tasks.pair_bytes(), degree) + rings) / capacity * ROUNDED_DOWN
 
 
 def _ring_bytes(tasks: TaskGraph) -> float:
@@ -161,7 +149,7 @@ def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:
     busy = tasks.device_seconds().max(initial=0.0)
     demand = demand_of(fabric, tasks, chosen=False)
     load = (ecmp_link_bytes(fabric.network, demand) / fabric.network.capacity).max(initial=0.0)
-    return float(max(busy, load)) * (1.0 - 1e-9)
+    return float(max(busy, load)) * ROUNDED_DOWN
 
 
 def busiest(fabric: AnyFabric, tasks: TaskGraph, enough: float = float("inf")) -> float:
@@ -185,8 +173,7 @@ def busiest(fabric: AnyFabric, tasks: TaskGraph, enough: float = float("inf")) -
         return least_time(fabric, tasks)
     fabric = of_servers(fabric)
     busy = tasks.device_seconds().max(initial=0.0)
-    if busy * (1.0 - 1e-9) > enough:
-        return float(busy) * (1.0 - 1e-9)
+    if busy * ROUNDED_DOWN > enough:
+        return float(busy) * ROUNDED_DOWN
     load = (link_bytes(fabric, tasks, enough) / fabric.network.capacity).max(initial=0.0)
-    # Sums in another order must not rule out what is exactly as fast.
-    return float(max(busy, load)) * (1.0 - 1e-9)
+    return float(max(busy, load)) * ROUNDED_DOWN

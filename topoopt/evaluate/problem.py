@@ -11,6 +11,7 @@ from parallelism.family import Family
 from parallelism.operator_family import OperatorFamily
 from routing.routes import tabled
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.rounding import ROUNDED_DOWN
 from topoopt.fabric.transport import PACKETS
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.options import SearchOptions
@@ -120,8 +121,7 @@ class Problem(Generic[F_co]):
 
     def least_seconds(self, parallelization: Any) -> float:
         """Return seconds that no iteration is shorter than, known before its tasks are made."""
-        # Sums in another order must not rule out what is exactly as fast.
-        return self.family.least_seconds(parallelization) * (1.0 - 1e-9)
+        return self.family.least_seconds(parallelization) * ROUNDED_DOWN
 
     def port_load(self, parallelization: Any) -> PortLoad:
         """Return what each server sends, known before tasks are made, where `spares`."""

@@ -17,7 +17,6 @@ from topoopt.evaluate.least_times import (
     busiest,
     busiest_in_sum,
     link_seconds,
-    port_seconds,
     routed_links,
     sent_seconds,
 )
@@ -117,7 +116,7 @@ class Rewirer(Generic[P]):
         several = {Routing.ECMP, Routing.K_SHORTEST} <= set(self.options.routings(servers))
         costly = not self.family.enumerated and self.tolerance > 0.0
         self._spared = several and (costly or self._many)
-        self._alone = no_network(1) if self.cluster.servers == 1 else None
+        self._alone = no_network() if self.cluster.servers == 1 else None
 
     def fresh(self, most_work: float = float("inf")) -> "Rewirer[P]":
         """Return one like it that has done no work yet, and may do so much."""
@@ -257,7 +256,7 @@ class Rewirer(Generic[P]):
     def _too_long(self, tasks: TaskGraph, most: float) -> bool:
         """Say whether every iteration takes more seconds, whatever the wiring and the routes."""
         degree, rate = self.cluster.degree, self.cluster.port_rate
-        if port_seconds(tasks, self._ports, self._ports) > most:
+        if sent_seconds(tasks.port_bytes(), self._ports, self._ports) > most:
             return True
         return link_seconds(tasks, degree, rate, most) > most
 

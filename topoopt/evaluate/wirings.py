@@ -136,9 +136,8 @@ def wirings(
         if wires_both_ways:
             yield from _exchanging(cluster, traffic)
     else:
-        ports = (cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model)
-        yield from exchange_wirings(traffic, *ports)
-        yield from cycle_wirings(cluster.servers, *ports)
+        yield from exchange_wirings(traffic, cluster)
+        yield from cycle_wirings(cluster)
     # Nor is it slower than on the wiring that the paper describes.
     yield built(cluster, whole, None, like="paper")
 
@@ -166,10 +165,8 @@ def _by_group(traffic: Traffic) -> Group:
 
 def one_way(problem: Problem[Family[P]]) -> Iterator[Topology]:
     """Build topologies of few servers whose cables all go one way round, for layouts."""
-    cluster = problem.cluster
     if problem.family.enumerated:
-        ports = (cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model)
-        yield from one_way_wirings(cluster.servers, *ports)
+        yield from one_way_wirings(problem.cluster)
 
 
 def trunked(cluster: Cluster, traffic: Traffic) -> Topology:

@@ -122,7 +122,7 @@ class DirectCircuits:
             why = state.watched(
                 lambda stop: simulate_direct(
                     self.rate, self.delay, _ASKING + _ASKING_PAIR * n * n, state.orders, state.it,
-                    state.own, state.flows, circuits, state.horizon, state.tolerance,
+                    state.changing, state.flows, circuits, state.horizon, state.tolerance,
                     state.record, stop,
                 )
             )  # fmt: skip

@@ -199,7 +199,7 @@ def _open(name: int, open_ports: Ints) -> bool:
 
 @inner_kernel
 def assign_ports(
-    rate: float, delay: float, orders: Orders, own: Changing, flows: Flows, circuits: Circuits
+    rate: float, delay: float, orders: Orders, changing: Changing, flows: Flows, circuits: Circuits
 ) -> None:
     """Give ports to what waits, then what is left over to what would last longest.
 
@@ -207,7 +207,7 @@ def assign_ports(
     ----------
     rate, delay : float
         Bytes/s of a circuit; seconds until a new one carries bytes.
-    orders, own, flows
+    orders, changing, flows
         As in `topoopt.fabric.varying_kernels.advance`.
     circuits : Circuits
 
@@ -221,7 +221,7 @@ def assign_ports(
        that would last longest as it is, as long as that is longer than the delay.
     """
     begin, end, links, resource = orders.begin, orders.end, orders.links, orders.resource
-    parked, clock, left, link = own.parked, own.clock, own.left, flows.link
+    parked, clock, left, link = changing.parked, changing.clock, changing.left, flows.link
     pair, ports, open_ports, held = (
         circuits.pair, circuits.ports, circuits.open_ports, circuits.held,
     )  # fmt: skip
@@ -232,7 +232,7 @@ def assign_ports(
     found = int(np.int64(0))
     short = int(np.int64(0))
     # Distinct rows that wait, in the order in which they came: 1 served already, 2 not.
-    for i in range(own.waits[PARKED]):
+    for i in range(changing.waits[PARKED]):
         task = parked[i]
         row = resource[task]
         if seen[row] == 0:
@@ -344,19 +344,19 @@ def assign_ports(
 
 
 @inner_kernel
-def renew_caps(orders: Orders, own: Changing, flows: Flows) -> None:
+def renew_caps(orders: Orders, changing: Changing, flows: Flows) -> None:
     """Hold every AllReduce to its rounds at the capacities as they are now."""
     index = flows.numbers
     for s in range(flows.counts[ACTIVE]):
         task = index[HEAD, s]
-        if own.pace[task] > 0.0 and index[END, s] > index[BEGIN, s]:
+        if changing.pace[task] > 0.0 and index[END, s] > index[BEGIN, s]:
             room = room_of(task, orders, flows.link)
-            flows.slot[CAP, s] = cap_of(own.pace[task], own.hold[task], room)
+            flows.slot[CAP, s] = cap_of(changing.pace[task], changing.hold[task], room)
 
 
 @kernel
 def simulate_direct(
-    rate: float, delay: float, decision: float, orders: Orders, it: Iteration, own: Changing,
+    rate: float, delay: float, decision: float, orders: Orders, it: Iteration, changing: Changing,
     flows: Flows, circuits: Circuits, horizon: float, tolerance: float, record: bool, stop: Ints,
 ) -> int:  # fmt: skip
     """Simulate further, and move circuits whenever something comes to wait or ends.
@@ -367,7 +367,7 @@ def simulate_direct(
         Bytes/s of a circuit; seconds until a new one carries bytes.
     decision : float
         What one costs, in streams re-solved.
-    orders, it, own, flows, horizon, tolerance, stop
+    orders, it, changing, flows, horizon, tolerance, stop
         As in `topoopt.fabric.varying_kernels.advance`.
     circuits : Circuits
     record : bool
@@ -378,19 +378,19 @@ def simulate_direct(
     int
         `OVER`, `GAVE_UP` or `NOTED`.
     """
-    clock, setup, due = own.clock, circuits.setup, circuits.due
+    clock, setup, due = changing.clock, circuits.setup, circuits.due
     while True:
         until = due[setup[TAKEN] % due.size] if setup[TAKEN] < setup[GOT] else np.inf
-        why = advance(orders, it, own, flows, until, horizon, tolerance, True, stop)
+        why = advance(orders, it, changing, flows, until, horizon, tolerance, True, stop)
         if why in (OVER, GAVE_UP):
             return int(why)
         light_due(rate, clock, circuits, flows.link)
         if why == ASKED:
             circuits.work[0] += decision
-            assign_ports(rate, delay, orders, own, flows, circuits)
+            assign_ports(rate, delay, orders, changing, flows, circuits)
             light_due(rate, clock, circuits, flows.link)
         if clock[SOLVE_AT] <= clock[NOW]:
-            let_go(orders, it, own, flows.link)
-            renew_caps(orders, own, flows)
+            let_go(orders, it, changing, flows.link)
+            renew_caps(orders, changing, flows)
             if record:
                 return NOTED

@@ -12,6 +12,7 @@ from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.collapse import collapse, expand_binding, seeks_symmetry
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import task_orders
+from topoopt.fabric.rounding import ROUNDED_UP
 from topoopt.fabric.tasks import never_ran
 
 FABRIC_MODEL = "fluid-2"
@@ -144,8 +145,7 @@ def _simulated(
         return simulate_fluid(
             orders,
             tolerance,
-            # A little beyond the limit, so that rounding never rules out what is exactly as fast.
-            limit * (1.0 + 1e-9),
+            limit * ROUNDED_UP,
             foresee,
             resolve_all,
             arrival_order,

@@ -13,6 +13,7 @@ from routing.routes import Routes
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import collective_rounds
+from topoopt.fabric.rounding import ROUNDED_UP
 from topoopt.fabric.tasks import never_ran, routed_tasks, starting_order
 from topoopt.fabric.used_pairs import listing
 from topoopt.problem.seeds import checked_seed
@@ -197,7 +198,7 @@ def run_packets(
 
     def run(stop: Ints) -> tuple[Floats, Floats, Ints, int, Ints]:
         return simulate_packets(
-            todo, table, rings, rows, link, longest, how, seed, limit * (1.0 + 1e-9), most_events,
+            todo, table, rings, rows, link, longest, how, seed, limit * ROUNDED_UP, most_events,
             stop,
         )  # fmt: skip
 

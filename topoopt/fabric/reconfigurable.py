@@ -8,6 +8,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, run_fluid
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.represented import tasks_over, whole_tasks
+from topoopt.fabric.rounding import ROUNDED_DOWN
 from topoopt.fabric.varying import VaryingRun, VaryingState, demands_of
 from topoopt.fabric.windowed import WindowedCircuits
 
@@ -109,5 +110,4 @@ def least_time(fabric: Reconfigurable, tasks: TaskGraph) -> float:
     """
     busy = tasks.device_seconds().max(initial=0.0)
     ports = tasks.port_bytes().max(initial=0.0) / (fabric.degree * fabric.rate)
-    # Sums in another order must not rule out what is exactly as fast.
-    return float(max(busy, ports)) * (1.0 - 1e-9)
+    return float(max(busy, ports)) * ROUNDED_DOWN

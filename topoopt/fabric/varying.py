@@ -14,6 +14,7 @@ from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fluid import WATCHED_FROM
 from topoopt.fabric.orders import distinct
+from topoopt.fabric.rounding import ROUNDED_UP
 from topoopt.fabric.tasks import check_fit, never_ran
 from topoopt.fabric.transport import Transport
 
@@ -177,7 +178,7 @@ class VaryingState:
     orders : Orders
         With the rows as they are now.
     it : Iteration
-    own : Changing
+    changing : Changing
     flows : Flows
     moved : int
         Circuits set up anew so far.
@@ -208,8 +209,7 @@ class VaryingState:
         n = tasks.tasks
         self.demands = demands
         self.tolerance = tolerance
-        # A little beyond the limit, so that rounding never rules out what is exactly as fast.
-        self.horizon = limit * (1.0 + 1e-9)
+        self.horizon = limit * ROUNDED_UP
         self.pairs = servers * servers
         self.sending = np.flatnonzero(~demands.compute)
         nowhere = np.zeros(n, dtype=np.int64)
@@ -237,7 +237,7 @@ class VaryingState:
             capacity=np.zeros(0),
         )
         self.it = begun(self.orders)
-        self.own = Changing(
+        self.changing = Changing(
             left=demands.volume.copy(),
             pace=demands.pace,
             hold=np.zeros(n),
@@ -255,7 +255,7 @@ class VaryingState:
     @property
     def now(self) -> float:
         """Seconds on the clock."""
-        return float(self.own.clock[0])
+        return float(self.changing.clock[0])
 
     def set_network(
         self,
@@ -292,8 +292,8 @@ class VaryingState:
             begin=begin, end=end, lag=lag, entries=entries, links=links, weights=weights,
             capacity=capacity,
         )  # fmt: skip
-        self.own = self.own._replace(hold=way_lag)
-        self.own.clock[1:] = np.inf
+        self.changing = self.changing._replace(hold=way_lag)
+        self.changing.clock[1:] = np.inf
         self._count()
         self.flows = no_flows(
             begin.size, self.orders.rows, self.orders.slots, entries, links, weights, capacity
@@ -312,8 +312,8 @@ class VaryingState:
 
         return self.watched(
             lambda stop: simulate_until(
-                self.orders, self.it, self.own, self.flows, until, self.horizon, self.tolerance,
-                stop,
+                self.orders, self.it, self.changing, self.flows, until, self.horizon,
+                self.tolerance, stop,
             )
         )  # fmt: skip
 
@@ -322,21 +322,23 @@ class VaryingState:
         return interruptible(run, long=self.orders.compute.size >= WATCHED_FROM)
 
     def outstanding(self) -> Ints:
-        """Return the flows that are active or parked, ascending; ``own.left`` says their bytes."""
+        """Return the flows that are active or parked, ascending; bytes are in ``changing.left``."""
         from topoopt.fabric.varying_kernels import PARKED, note_left
 
-        active = self.it.batch[: note_left(self.own, self.flows, self.it.batch)]
-        return np.sort(np.concatenate((active, self.own.parked[: self.own.waits[PARKED]])))
+        active = self.it.batch[: note_left(self.changing, self.flows, self.it.batch)]
+        return np.sort(
+            np.concatenate((active, self.changing.parked[: self.changing.waits[PARKED]]))
+        )
 
     def change_network(self, *network: Any) -> None:
         """Put another network under what is under way, as `set_network`; what has no way waits."""
         from topoopt.fabric.varying_kernels import PARKED, unpark
 
         waiting = self.outstanding()
-        self.own.parked[: waiting.size] = waiting
-        self.own.waits[PARKED] = waiting.size
+        self.changing.parked[: waiting.size] = waiting
+        self.changing.waits[PARKED] = waiting.size
         self.set_network(*network)
-        unpark(self.orders, self.it, self.own, self.flows)
+        unpark(self.orders, self.it, self.changing, self.flows)
 
     def note(self, lit: Ints) -> None:
         """Keep in the history which circuits carry bytes from now on (servers, servers)."""
@@ -358,7 +360,7 @@ class VaryingState:
         """
         from topoopt.fabric.iteration_kernels import DONE, INSTANTS
 
-        it, n = self.it, self.own.left.size
+        it, n = self.it, self.changing.left.size
         done, instants = int(it.number[DONE]), int(it.number[INSTANTS])
         if over and done < n:
             raise never_ran(n, n - done)

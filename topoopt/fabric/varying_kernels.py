@@ -89,37 +89,37 @@ def cap_of(pace: float, hold: float, room: float) -> float:
 
 
 @inner_kernel
-def let_go(orders: Orders, it: Iteration, own: Changing, link: Floats) -> None:
+def let_go(orders: Orders, it: Iteration, changing: Changing, link: Floats) -> None:
     """Let go what is parked and has a way now, in its order."""
     kept = int(np.int64(0))
-    for i in range(own.waits[PARKED]):
-        task = own.parked[i]
+    for i in range(changing.waits[PARKED]):
+        task = changing.parked[i]
         if room_of(task, orders, link) > 0.0:
             it.starting[it.number[STARTS]] = task
             it.number[STARTS] += 1
         else:
-            own.parked[kept] = task
+            changing.parked[kept] = task
             kept += 1
-    own.waits[PARKED] = kept
+    changing.waits[PARKED] = kept
 
 
 @kernel
-def unpark(orders: Orders, it: Iteration, own: Changing, flows: Flows) -> None:
+def unpark(orders: Orders, it: Iteration, changing: Changing, flows: Flows) -> None:
     """Let go what is parked and has a way now, in its order."""
-    let_go(orders, it, own, flows.link)
+    let_go(orders, it, changing, flows.link)
 
 
 @kernel
-def note_left(own: Changing, flows: Flows, out: Ints) -> int:
+def note_left(changing: Changing, flows: Flows, out: Ints) -> int:
     """Note what every active flow has left; list the flows, return how many they are."""
     slot = flows.slot
     place = int(np.int64(0))
     for s in range(flows.counts[ACTIVE]):
-        passed = own.clock[NOW] - slot[SINCE, s]
+        passed = changing.clock[NOW] - slot[SINCE, s]
         service = slot[SERVICE, s] + max(slot[RATE, s], 0.0) * passed
         task = flows.numbers[HEAD, s]
         while task >= 0:
-            own.left[task] = max(flows.member[MARK, task] - service, 0.0)
+            changing.left[task] = max(flows.member[MARK, task] - service, 0.0)
             out[place] = task
             place += 1
             task = flows.following[task]
@@ -128,7 +128,7 @@ def note_left(own: Changing, flows: Flows, out: Ints) -> int:
 
 @inner_kernel
 def advance(
-    orders: Orders, it: Iteration, own: Changing, flows: Flows, until: float, horizon: float,
+    orders: Orders, it: Iteration, changing: Changing, flows: Flows, until: float, horizon: float,
     tolerance: float, on_demand: bool, stop: Ints,
 ) -> int:  # fmt: skip
     """Simulate until a time, until the controller is needed, or to the end.
@@ -138,7 +138,7 @@ def advance(
     orders : Orders
         With the rows as they are now; caps count for nothing.
     it : Iteration
-    own : Changing
+    changing : Changing
     flows : Flows
     until : float
         Seconds; what happens later is left for the next call.
@@ -156,7 +156,7 @@ def advance(
     int
         `OVER`, `PAUSED` (the clock is at ``until``), `ASKED` or `GAVE_UP`.
     """
-    clock, waits, count = own.clock, own.waits, flows.counts
+    clock, waits, count = changing.clock, changing.waits, flows.counts
     while True:
         if stop[0] != 0:
             return GAVE_UP
@@ -167,13 +167,13 @@ def advance(
             task = it.starting[i]
             room = room_of(task, orders, flows.link)
             if room <= 0.0:
-                own.parked[waits[PARKED]] = task
+                changing.parked[waits[PARKED]] = task
                 waits[PARKED] += 1
                 waits[ASKS] = 1
                 continue
             add_flow(
                 flows, task, orders.resource[task], orders.begin[task], orders.end[task],
-                own.left[task], cap_of(own.pace[task], own.hold[task], room), 0, now,
+                changing.left[task], cap_of(changing.pace[task], changing.hold[task], room), 0, now,
             )  # fmt: skip
         it.number[STARTS] = 0
         # 2. Devices that fell idle.
@@ -208,7 +208,7 @@ def advance(
             slowest, _ = take_ended(flows, now, limit, tolerance, it.batch, it.ended_at)
             clock[LOWEST] = min(clock[LOWEST], slowest)
             for i in range(count[ENDED]):
-                own.left[it.batch[i]] = 0.0
+                changing.left[it.batch[i]] = 0.0
             last = drain(orders, it, count[ENDED], now)
             waits[ASKS] = 1
             clock[SOLVE_AT] = min(clock[SOLVE_AT], now + 0.5 * (last - now))
@@ -217,8 +217,8 @@ def advance(
 
 @kernel
 def simulate_until(
-    orders: Orders, it: Iteration, own: Changing, flows: Flows, until: float, horizon: float,
+    orders: Orders, it: Iteration, changing: Changing, flows: Flows, until: float, horizon: float,
     tolerance: float, stop: Ints,
 ) -> int:  # fmt: skip
     """Simulate until a time, or to the end; see `advance`."""
-    return int(advance(orders, it, own, flows, until, horizon, tolerance, False, stop))
+    return int(advance(orders, it, changing, flows, until, horizon, tolerance, False, stop))

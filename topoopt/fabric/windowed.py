@@ -116,7 +116,7 @@ class WindowedCircuits:
         """
         from topoopt.fabric.varying_kernels import OVER, PAUSED
 
-        demands, left = state.demands, state.own.left
+        demands, left = state.demands, state.changing.left
         choosing = _WIRING + _WIRING_PAIR * self.servers**2
         state.work = choosing
         circuits = self.wire(demands, state.sending, left[state.sending])

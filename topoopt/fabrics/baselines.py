@@ -1,7 +1,6 @@
 """The fabrics that a plan is compared with."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from routing.paths import ecmp_routes
 from routing.rotation import least_rotation
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.reconfigurable import AnyFabric
+from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.fabrics.reconfiguration import reconfigurable_fabric
 from topoopt.fabrics.zoo_baselines import zoo_fabric
 from topoopt.fabrics.zoo_names import ZOO, is_zoo_name
@@ -24,7 +23,6 @@ from topoopt.problem.prices import (
     direct_connect_cost,
     equal_cost_fat_tree_bandwidth,
     fat_tree_cost,
-    ideal_switch_cost,
 )
 from topoopt.problem.reconfiguration import RECONFIGURABLE, Reconfiguration
 from topoopt.topology.expander import expander_stream
@@ -48,32 +46,6 @@ EXPANDER_UP_TO = 2048
 memory beyond."""
 MERGED_UP_TO = 256
 """Servers up to which Fat-trees are made whole first, then merged: beyond, routes fill memory."""
-
-
-@dataclass(frozen=True)
-class BaselineFabric:
-    """A fabric to compare with.
-
-    Parameters
-    ----------
-    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
-        Anything that can run a task graph.
-    cost : float or None
-        US dollars; None if unknown.
-    bandwidth : float
-        Bytes/s of a server's link (switched) or port (direct).
-    note : str
-        How bandwidth and cost were set.
-    real : callable, optional
-        Returns the fabric with each link of its own, where `fabric` has merged ones: packets
-        queue on links, not on sums of them.
-    """
-
-    fabric: AnyFabric
-    cost: float | None
-    bandwidth: float
-    note: str
-    real: Callable[[], Fabric] | None = None
 
 
 def baseline_fabric(
@@ -116,7 +88,8 @@ def baseline_fabric(
         network, routes = ideal_switch(n, d * rate, latency)
         return BaselineFabric(
             Fabric(name, network, routes, {}),
-            ideal_switch_cost(n, d * rate, prices),
+            # One switch for all servers cannot be built; this is what comes nearest to it.
+            fat_tree_cost(n, d * rate, prices),
             d * rate,
             "one switch, every server with all its ports' bandwidth; cost of a full Fat-tree",
         )
@@ -162,7 +135,7 @@ def baseline_fabric(
             rewired, direct_connect_cost(n, d, rate, prices, layer="ocs"), rate, note
         )
     if is_zoo_name(name):
-        return BaselineFabric(*zoo_fabric(name, cluster, prices, seed))
+        return zoo_fabric(name, cluster, prices, seed)
     raise _unknown(name)
 
 

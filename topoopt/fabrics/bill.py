@@ -39,7 +39,7 @@ def network_bill(
     prices: PriceTable,
     *,
     layer: str = "patch-panel",
-    own: int = 0,
+    forwarders: int = 0,
     fibre_usd: float = 0.0,
 ) -> Bill:
     """Count and price the parts of a network.
@@ -50,8 +50,8 @@ def network_bill(
     prices : PriceTable
     layer : {"patch-panel", "ocs", "none"}
         What joins the ports of servers that are wired to each other; "none": fixed cables.
-    own : int
-        The first so many switches are servers' own forwarding nodes: they cost nothing, and
+    forwarders : int
+        The first so many switches are nodes by which servers forward: they cost nothing, and
         what leaves them leaves the server.
     fibre_usd : float
         US dollars of one cable. The price table knows no fibres, so by default they are free.
@@ -78,7 +78,7 @@ def network_bill(
         raise InputError(f"fibre_usd is {fibre_usd}; give zero or more US dollars")
     hosts = network.hosts
     node = np.arange(network.nodes)
-    node[hosts : hosts + own] = np.arange(own)
+    node[hosts : hosts + forwarders] = np.arange(forwarders)
     source, target = node[network.source], node[network.target]
     rate = network.capacity / network.multiplicity
     # Rates that were added up from equal cables differ in the last digit.
@@ -114,7 +114,7 @@ def equal_cost_bandwidth(
     bandwidth: float,
     target_cost: float,
     prices: PriceTable,
-    own: int = 0,
+    forwarders: int = 0,
     layer: str = "patch-panel",
 ) -> float:
     """Return the port bandwidth at which a network costs a given sum, all links in proportion.
@@ -126,7 +126,7 @@ def equal_cost_bandwidth(
         Bytes per second of a server's port in this network.
     target_cost : float
         US dollars.
-    prices, own, layer
+    prices, forwarders, layer
         As in `network_bill`.
 
     Returns
@@ -148,7 +148,7 @@ def equal_cost_bandwidth(
 
     def cost(factor: float) -> float:
         scaled = replace(network, capacity=network.capacity * factor)
-        return network_bill(scaled, prices, own=own, layer=layer).cost
+        return network_bill(scaled, prices, forwarders=forwarders, layer=layer).cost
 
     low, high = 1e-6, 1e6
     if cost(low) > target_cost or cost(high) < target_cost:

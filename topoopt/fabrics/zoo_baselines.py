@@ -1,6 +1,5 @@
 """Fabrics of the topology zoo to compare with, at the price of the direct-connect one."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -15,6 +14,7 @@ from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.rings import Rings, default_rings, ring_loads
+from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.fabrics.bill import NO_LAYER, equal_cost_bandwidth, network_bill
 from topoopt.fabrics.zoo_names import GPUS, Entry, entry_of
 from topoopt.problem.cluster import Cluster
@@ -26,9 +26,7 @@ from topoopt.topology.zoo.registry import BuiltFabric, build_fabric
 _DIRECTED_ONLY = ("de-bruijn", "kautz")
 
 
-def zoo_fabric(
-    name: str, cluster: Cluster, prices: PriceTable, seed: int
-) -> tuple[Fabric | GpuPorts, float, float, str, Callable[[], Fabric] | None]:
+def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> BaselineFabric:
     """Build a fabric of the zoo for as many servers, at the price of the direct-connect fabric.
 
     Parameters
@@ -43,15 +41,8 @@ def zoo_fabric(
 
     Returns
     -------
-    fabric : Fabric or GpuPorts
-    cost : float
-        US dollars.
-    bandwidth : float
-        Bytes/s of a port.
-    note : str
-        How it was sized and routed.
-    real : callable or None
-        Returns the fabric with each link of its own, where the first has merged ones.
+    BaselineFabric
+        Its bandwidth is that of a port.
 
     Raises
     ------
@@ -85,20 +76,20 @@ def zoo_fabric(
         bandwidth, factor = cluster.port_rate, 1.0
     else:
         bandwidth = equal_cost_bandwidth(
-            network, cluster.port_rate, target, prices, built.own, entry.layer
+            network, cluster.port_rate, target, prices, built.forwarders, entry.layer
         )
         factor = bandwidth / cluster.port_rate
     if abs(factor - 1.0) < 1e-9:
         bandwidth, factor = cluster.port_rate, 1.0
     sized = replace(network, capacity=network.capacity * factor)
-    bill = network_bill(sized, prices, own=built.own, layer=entry.layer)
+    bill = network_bill(sized, prices, forwarders=built.forwarders, layer=entry.layer)
     cost = target if name == "totient" else bill.cost
     routes = ecmp_routes(sized)
     rings: dict[tuple[int, ...], Rings] = {}
     fabric: Fabric | GpuPorts
     whole_network, real = sized, None
     if sized.switches:
-        forwarding = built.own > 0
+        forwarding = built.forwarders > 0
         real = partial(Fabric, name, sized, routes, rings, forwarding=forwarding)
         sized, routes, _ = merge_equivalent_links(sized, routes)
         how = "AllReduces on one ring by number"
@@ -123,11 +114,11 @@ def zoo_fabric(
         note += (
             "; fixed cables" if entry.layer == NO_LAYER else "; ports joined by optical switches"
         )
-    fabric = Fabric(name, sized, routes, rings, forwarding=built.own > 0)
+    fabric = Fabric(name, sized, routes, rings, forwarding=built.forwarders > 0)
     if entry.owner == GPUS:
         fabric, real = GpuPorts(name, whole_network, fabric), None
         note += "; ports belong to GPUs"
-    return fabric, cost, bandwidth, note, real
+    return BaselineFabric(fabric, cost, bandwidth, note, real)
 
 
 def _build(name: str, entry: Entry, cluster: Cluster, seed: int) -> BuiltFabric:

@@ -253,14 +253,6 @@ def fat_tree_cost(
     )
 
 
-def ideal_switch_cost(hosts: int, bandwidth: float, prices: PriceTable) -> float:
-    """Return US dollars of a full-bisection fat-tree of the same bandwidth a host.
-
-    One switch for all hosts cannot be built; the fat-tree is what comes nearest to it.
-    """
-    return fat_tree_cost(hosts, bandwidth, prices)
-
-
 def equal_cost_fat_tree_bandwidth(
     target_cost: float, hosts: int, prices: PriceTable, oversubscription: float = 1.0
 ) -> float:

@@ -68,7 +68,7 @@ def layout_map(
             end = angle(server, (piece[-1].gpu + 1) / gpus)
             shade = _shade(piece[0].place["pipeline"], layout)
             cells.append(
-                element("path", d=_sector(start, end, _INNER, _OUTER), class_=f"s{shade}",
+                element("path", d=_sector(start, end), class_=f"s{shade}",
                         data_tip=_tip(piece))
             )  # fmt: skip
             size = min(24.0, 0.95 * (end - start) * _INNER)
@@ -217,13 +217,13 @@ def _thickness(lines: int) -> float:
     return min(1.0, max(0.3, math.sqrt(96 / max(lines, 1))))
 
 
-def _sector(start: float, end: float, inner: float, outer: float) -> str:
+def _sector(start: float, end: float) -> str:
     wide = int(end - start > math.pi)
-    (a, b), (c, d) = spot(start, outer), spot(end, outer)
-    (e, f), (g, h) = spot(end, inner), spot(start, inner)
+    (a, b), (c, d) = spot(start, _OUTER), spot(end, _OUTER)
+    (e, f), (g, h) = spot(end, _INNER), spot(start, _INNER)
     return (
-        f"M{a:.1f} {b:.1f}A{outer:g} {outer:g} 0 {wide} 1 {c:.1f} {d:.1f}"
-        f"L{e:.1f} {f:.1f}A{inner:g} {inner:g} 0 {wide} 0 {g:.1f} {h:.1f}Z"
+        f"M{a:.1f} {b:.1f}A{_OUTER:g} {_OUTER:g} 0 {wide} 1 {c:.1f} {d:.1f}"
+        f"L{e:.1f} {f:.1f}A{_INNER:g} {_INNER:g} 0 {wide} 0 {g:.1f} {h:.1f}Z"
     )
 
 

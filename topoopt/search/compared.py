@@ -22,7 +22,7 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import MOST_MOVES, Scorer, moves_too_often, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter
-from topoopt.fabrics.baselines import BaselineFabric
+from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import fastest_in_packets, packet_times_in_turn, screened
 from topoopt.search.finalists import finalists

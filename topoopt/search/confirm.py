@@ -27,6 +27,7 @@ from topoopt.fabric.jitter import Jitter, jittered
 from topoopt.fabric.packets import expected_events, run_packets
 from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabric.represented import whole_tasks
+from topoopt.fabric.rounding import ROUNDED_UP
 from topoopt.fabric.transport import Transport
 from topoopt.problem.options import PACKET_SERVERS, SearchOptions
 from topoopt.problem.seeds import SEEDS
@@ -149,7 +150,7 @@ def confirmed_times(
         if copy == 0:
             most = min(most, _HOPELESS * limit)
         if copy == 0 and ranked is not None and truer.transport == _RANKED:
-            times[copy] = ranked if ranked <= most * (1.0 + 1e-9) else np.inf
+            times[copy] = ranked if ranked <= most * ROUNDED_UP else np.inf
         else:
             copies = jittered(
                 truer, tasks, 1, model="packet", seed=(seed + copy) % SEEDS, limit=most

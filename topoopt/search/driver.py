@@ -71,10 +71,10 @@ def run(
     SearchResult
         Also when interrupted from the keyboard, provided that any pair was scored.
     """
-    going = Deadline.begun(budget, progress)
+    deadline = Deadline.begun(budget, progress)
     state = keeper.load(search) if keeper else None
     if state is None:
-        state = _begun(search, going)
+        state = _begun(search, deadline)
         state.yielding = search.yielding
     search.yielding = state.yielding
     result, chains = state.result, len(state.current)
@@ -90,7 +90,7 @@ def run(
     ):  # fmt: skip
         if keeper:
             keeper.save(search, state)
-        cut = not _round(search, state, going)
+        cut = not _round(search, state, deadline)
         if cut:
             break
         state.gains.note(result.work, result.best.time)
@@ -180,7 +180,7 @@ def start(
 
 
 def make_rounds(
-    search: Search, state: SearchState, rounds: list[Round], going: Deadline, after: After
+    search: Search, state: SearchState, rounds: list[Round], deadline: Deadline, after: After
 ) -> tuple[bool, bool]:
     """Let all chains make their rounds.
 
@@ -190,7 +190,7 @@ def make_rounds(
     state : SearchState
         What they cost and find is not counted yet.
     rounds : list of Round
-    going : Deadline
+    deadline : Deadline
     after : callable
         A method's step that follows a chain's proposals.
 
@@ -205,18 +205,18 @@ def make_rounds(
     result = state.result
 
     def report() -> None:
-        if going.progress:
+        if deadline.progress:
             with lock:
                 done = result.steps + sum(r.done for r in rounds)
                 wired = (r.pair.time for r in rounds if r.pair.fabric.name != IDEAL_SWITCH)
                 best = min([result.best.time, *wired])
-                going.progress(
-                    Progress("search", done, going.budget.steps, best, state.gains.gained)
+                deadline.progress(
+                    Progress("search", done, deadline.budget.steps, best, state.gains.gained)
                 )
 
     def one_chain(r: Round) -> None:
         try:
-            changed = _propose(search, r, stop, going.deadline, report)
+            changed = _propose(search, r, stop, deadline.at, report)
             if not stop.is_set():
                 after(search, state, r, changed)
         except BaseException:
@@ -253,16 +253,16 @@ def round_steps(search: Search, pair: Pair, chains: int, most: int) -> int:
     return int(np.clip(affordable / (scorer.work + 1.0), _LEAST_ROUND_STEPS, most))
 
 
-def _begun(search: Search, going: Deadline) -> SearchState:
+def _begun(search: Search, deadline: Deadline) -> SearchState:
     """Score the starts, and return the state before the first round."""
-    pairs, times, interrupted = start(search, going.progress)
+    pairs, times, interrupted = start(search, deadline.progress)
     result = SearchResult(pairs[0], times, interrupted=interrupted, first=pairs[0])
     if search.yielding > 0.0:
         pairs = sorted(timed(search.sought, pairs, result), key=lambda pair: pair.time)
         result.best = pairs[0]
     result.others = finalists(pairs, search.method.spacing, search.kept)
     state = SearchState(result, gains=Gains(search.effort.least_gain, search.effort.least_work))
-    current = [] if interrupted else search.method.population(search, state, pairs, going)
+    current = [] if interrupted else search.method.population(search, state, pairs, deadline)
     chains = len(current)
     state.begin(
         current,
@@ -285,21 +285,21 @@ def _begun(search: Search, going: Deadline) -> SearchState:
         cost = moves_work(
             best.fabric, search.builder.build(best.strategy), search.effort.packet_stages
         )
-        state.later_work = min(cost, _MOST_LATER * going.budget.work)
+        state.later_work = min(cost, _MOST_LATER * deadline.budget.work)
     return state
 
 
-def _round(search: Search, state: SearchState, going: Deadline) -> bool:
+def _round(search: Search, state: SearchState, deadline: Deadline) -> bool:
     """Make one round and mix the chains; say whether it counts."""
     result, chains = state.result, len(state.current)
-    left = going.budget.steps - result.steps
+    left = deadline.budget.steps - result.steps
     rounds = [
         Round(pair, rng, min(state.round_steps, left // chains + (c < left % chains)), *carried)
         for c, (pair, rng, carried) in enumerate(
             zip(state.current, state.streams, state.carried, strict=True)
         )
     ]
-    whole, result.interrupted = make_rounds(search, state, rounds, going, search.method.after)
+    whole, result.interrupted = make_rounds(search, state, rounds, deadline, search.method.after)
     if not whole and not result.interrupted:
         return False
     before = result.best.time

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.search.mcmc import Acceptance, Chain, Score
+from parallelism.search.mcmc import Acceptance, Chain, Score, propose
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from topoopt.evaluate.pair import Pair
@@ -48,7 +48,8 @@ class PlainChain:
 
     def step(self, score: Score, rng: np.random.Generator) -> bool:
         """Make one proposal; the temperature plays no part in absolute acceptance."""
-        self.chain.step(self.space, score, rng, 0.0, _FLEXFLOW, plain=True)
+        change = propose(self.space, self.chain.strategy, rng, plain=True)
+        self.chain.step(change, score, rng, _FLEXFLOW)
         return True
 
 
@@ -58,7 +59,7 @@ def plain_chain(search: Search, pair: Pair) -> PlainChain:
 
 
 def from_hybrid(
-    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
+    search: Search, state: SearchState, pairs: list[Pair], deadline: Deadline
 ) -> list[Pair]:
     """Start one chain from tables placed whole and all else data-parallel."""
     return [next((p for p in pairs if p.origin == "hybrid"), pairs[0])]

@@ -16,7 +16,7 @@ from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabric.reconfigurable import AnyFabric
-from topoopt.fabrics.baselines import BaselineFabric
+from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.problem.effort import EFFORTS
 from topoopt.search.crossed import crossed
 from topoopt.search.finalists import FINALISTS, finalists

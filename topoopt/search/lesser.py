@@ -22,7 +22,7 @@ def best_for_worst(search: Search, state: SearchState, current: list[Pair]) -> l
 
 
 def on_ideal_switch(
-    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
+    search: Search, state: SearchState, pairs: list[Pair], deadline: Deadline
 ) -> list[Pair]:
     """Start every chain from the strategy that is fastest on the ideal switch, unwired."""
     score = search.scorer(search.ideal)
@@ -41,7 +41,7 @@ def wired_at_last(search: Search, state: SearchState) -> None:
 
 
 def from_usual(
-    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
+    search: Search, state: SearchState, pairs: list[Pair], deadline: Deadline
 ) -> list[Pair]:
     """Start every chain from the usual pair."""
     usual = usual_pair(pairs)
@@ -50,7 +50,7 @@ def from_usual(
 
 
 def rewired_usual(
-    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
+    search: Search, state: SearchState, pairs: list[Pair], deadline: Deadline
 ) -> list[Pair]:
     """Wire the usual strategy; there is nothing else to search."""
     usual = usual_pair(pairs)

@@ -72,7 +72,7 @@ _Timed = list[tuple[float, Strategy]]
 
 
 def best_starts(
-    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
+    search: Search, state: SearchState, pairs: list[Pair], deadline: Deadline
 ) -> list[Pair]:
     """Return the fastest starting pair of each chain."""
     # Where fewer strategies fit than there are chains, several start at the same one.
@@ -80,12 +80,12 @@ def best_starts(
 
 
 def wired_population(
-    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
+    search: Search, state: SearchState, pairs: list[Pair], deadline: Deadline
 ) -> list[Pair]:
     """Seek strategies on an ideal switch, wire the best, and return the best pairs."""
-    chains, budget, result = search.options.chains, going.budget, state.result
+    chains, budget, result = search.options.chains, deadline.budget, state.result
     if search.cluster.servers == 1 or budget.steps == 0 or search.exhausted(pairs[0].time):
-        return best_starts(search, state, pairs, going)
+        return best_starts(search, state, pairs, deadline)
     score = search.quick_scorer(search.ideal)
     try:
         # Few servers are cheap to search whole.
@@ -98,7 +98,7 @@ def wired_population(
     result.work += score.work
     first = [s for s in starts[: _SOUGHT * chains] if s[0] <= _HOPEFUL * starts[0][0]]
     steps = _SOUGHT_ROUNDS * round_steps(search, pairs[0], chains, search.method.round_steps)
-    rounds = _sought(search, state, first, steps, going)
+    rounds = _sought(search, state, first, steps, deadline)
     if rounds is None or result.interrupted:
         return []
     candidates = [(r.pair.time, r.pair.strategy) for r in rounds] + starts
@@ -112,10 +112,10 @@ def wired_population(
 
 
 def _sought(
-    search: Search, state: SearchState, first: _Timed, steps: int, going: Deadline
+    search: Search, state: SearchState, first: _Timed, steps: int, deadline: Deadline
 ) -> list[Round] | None:
     """Improve strategies on the ideal switch; None where time did not suffice."""
-    result, budget, key = state.result, going.budget, search.problem.seed
+    result, budget, key = state.result, deadline.budget, search.problem.seed
     rounds = [
         Round(
             Pair(strategy, None, Routing.ECMP, search.ideal, time, "search"),
@@ -135,7 +135,7 @@ def _sought(
         left, chains = budget.steps - result.steps, len(proposing)
         for c, r in enumerate(proposing):
             r.steps, r.done, r.work = min(count, left // chains + (c < left % chains)), 0, 0.0
-        whole, result.interrupted = make_rounds(search, state, proposing, going, stay)
+        whole, result.interrupted = make_rounds(search, state, proposing, deadline, stay)
         if not whole and not result.interrupted:
             return None
         # What is exhausted counts as well, so that as many steps give the same search.

@@ -29,7 +29,7 @@ from topoopt.search.gains import Gains
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.result import SearchResult
 
-_SCHEMA = b"topoopt-search/4"
+_SCHEMA = b"topoopt-search/5"
 # Writing may take this share of the time; and there is no need to write more often than this.
 _SHARE, _EVERY_SECONDS = 0.05, 2.0
 # What the pickles of arrays and random generators name beside the classes of these packages.

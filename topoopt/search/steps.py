@@ -54,18 +54,18 @@ class Deadline:
     Parameters
     ----------
     budget : Budget
-    deadline : float
-        On the monotonic clock, seconds.
+    at : float
+        When time is up, on the monotonic clock, seconds.
     progress : callable or None
     """
 
     budget: Budget
-    deadline: float
+    at: float
     progress: ProgressCallback | None
 
     @classmethod
     def begun(cls, budget: Budget, progress: ProgressCallback | None) -> "Deadline":
-        """Return a run whose time begins now."""
+        """Return that of a search whose time begins now."""
         return cls(budget, clock.monotonic() + budget.seconds, progress)
 
 
@@ -140,7 +140,7 @@ class SearchMethod:
     Parameters
     ----------
     population : callable
-        Given the search, its state, the starting pairs (fastest first) and the run, return the
+        Given the search, its state, the starting pairs (fastest first) and the deadline, return the
         pairs that the chains start from, none where there is nothing to search; bring the
         state's result up to date with what that costs and finds.
     after : callable

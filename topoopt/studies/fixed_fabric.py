@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parallelism.search.mcmc import Acceptance, Chain
+from parallelism.search.mcmc import Acceptance, Chain, propose
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from topoopt.evaluate.problem import Problem
@@ -54,7 +54,8 @@ def best_on(
     for step in range(budget.steps):
         if quick.work >= budget.work:
             break
-        chain.step(space, quick, rng, step / budget.steps, acceptance)
+        change = propose(space, chain.strategy, rng)
+        chain.step(change, quick, rng, acceptance, step / budget.steps)
     # The search may have batched completions; what is reported is exact.
     exact = Scorer(plain, fabric)
     time = exact(starts[origin])

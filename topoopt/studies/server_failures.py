@@ -57,7 +57,7 @@ def without_servers(
     if network.switches:
         raise InputError(f"fabric {fabric.name!r} has switches; give a direct-connect one")
     if alive.size == 1:
-        return no_network(1)
+        return no_network()
     number = np.full(network.hosts, -1, dtype=np.int64)
     number[[*alive, *idle]] = np.arange(alive.size + len(idle))
     source, target = number[network.source], number[network.target]

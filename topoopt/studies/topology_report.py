@@ -94,7 +94,9 @@ def topology_report(
         if tabled(n)
         else ecmp_link_bytes(network, demand)  # routes of many pairs fill memory
     )
-    bill = network_bill(network, prices, layer=layer, own=built.own, fibre_usd=fibre_usd)
+    bill = network_bill(
+        network, prices, layer=layer, forwarders=built.forwarders, fibre_usd=fibre_usd
+    )
     return TopologyReport(measure(built, bandwidth, loads, demand, traffic), bill)
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from codesign_base.arrays import Floats
 from parallelism.taskgraph import Group, Traffic
-from topoopt.problem.ports import PortModel
+from topoopt.problem.cluster import Cluster
 from topoopt.topology.choosing import RingChooser
 from topoopt.topology.finder import Topology, topology_of
 from topoopt.topology.meshes import GroupGraph, full_mesh_graph, near_mesh
@@ -76,22 +76,15 @@ def _dense_components(joined: npt.NDArray[np.bool_]) -> Iterator[Group]:
             yield tuple(sorted(members.tolist()))
 
 
-def exchange_wirings(
-    traffic: Traffic, degree: int, bandwidth: float, latency: float, ports: PortModel
-) -> Iterator[Topology]:
+def exchange_wirings(traffic: Traffic, cluster: Cluster) -> Iterator[Topology]:
     """Wire groups that exchange among themselves, then their rings and what lies between.
 
     Parameters
     ----------
     traffic : Traffic
         Of one iteration.
-    degree : int
-        Ports a server.
-    bandwidth : float
-        Bytes per second of one port in one direction.
-    latency : float
-        Seconds a hop.
-    ports : PortModel
+    cluster : Cluster
+        With as many servers.
 
     Yields
     ------
@@ -101,6 +94,7 @@ def exchange_wirings(
         one more where bidirectional rings take two) make rings of AllReduce groups that are not
         the group itself; these share them so that the most loaded ring carries least.
     """
+    degree = cluster.degree
     seen = set[bytes]()
     sent = traffic.transfer_sent() + traffic.allreduce_sent()
     for groups in exchange_groups(traffic.transfers):
@@ -118,7 +112,7 @@ def exchange_wirings(
         )
         for meshes, budget in _shares(degree, inside, most, elsewhere):
             left = degree - meshes * inside
-            wiring = Wiring(traffic.servers, degree, ports)
+            wiring = Wiring(traffic.servers, degree, cluster.port_model)
             for _ in range(meshes):
                 _wire_groups(wiring, groups, inside)
             _wire_others(wiring, traffic, groups, budget)
@@ -128,7 +122,8 @@ def exchange_wirings(
             if key in seen or not is_strongly_connected(wiring.cables):
                 continue
             seen.add(key)
-            yield topology_of(wiring, degree - left + budget, bandwidth, latency)
+            share = degree - left + budget
+            yield topology_of(wiring, share, cluster.port_rate, cluster.hop_latency)
 
 
 def _shares(degree: int, inside: int, most: int, elsewhere: bool) -> Iterator[tuple[int, int]]:

@@ -155,7 +155,7 @@ def measure(
     return Measures(
         fabric=built.name,
         servers=n,
-        switches=network.switches - built.own,
+        switches=network.switches - built.forwarders,
         degree=built.degree,
         links=network.links,
         diameter=int(between.max()),

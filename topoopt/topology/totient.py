@@ -59,11 +59,7 @@ def ring_order(members: Sequence[int], p: int) -> tuple[int, ...]:
         If the step does not visit all members.
     """
     n = len(members)
-    if math.gcd(p, n) != 1:
-        raise InputError(
-            f"ring step {p} over {n} servers makes {math.gcd(p, n)} cycles; "
-            f"choose a step coprime to {n}"
-        )
+    _check_step(n, p)
     return tuple(members[i * p % n] for i in range(n))
 
 
@@ -87,12 +83,16 @@ def ring_places(order: Sequence[int], p: int) -> tuple[int, ...]:
         If the step is not coprime to the number of members.
     """
     n = len(order)
+    _check_step(n, p)
+    return tuple(order[place * pow(p, -1, n) % n] for place in range(n))
+
+
+def _check_step(n: int, p: int) -> None:
     if math.gcd(p, n) != 1:
         raise InputError(
             f"ring step {p} over {n} servers makes {math.gcd(p, n)} cycles; "
             f"choose a step coprime to {n}"
         )
-    return tuple(order[place * pow(p, -1, n) % n] for place in range(n))
 
 
 def ring_step(order: Sequence[int], seats: Sequence[int]) -> int:

@@ -17,7 +17,7 @@ from routing import routes as routes_module
 from topoopt.bounds import wired
 from topoopt.evaluate import problem as problem_module
 from topoopt.evaluate import scheduling, scoring
-from topoopt.evaluate.least_times import busiest, busiest_in_sum, link_seconds, port_seconds
+from topoopt.evaluate.least_times import busiest, busiest_in_sum, link_seconds, sent_seconds
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scoring import Scorer
@@ -68,7 +68,7 @@ def test_bounds_before_tasks_and_routes_hold(seed: int) -> None:
     rate = np.array(2 * CLUSTER.port_rate)
     # Only ports know rings that are still to be chosen, only links the ways of transfers.
     for bound in (
-        port_seconds(tasks, rate, rate), link_seconds(tasks, 2, CLUSTER.port_rate),
+        sent_seconds(tasks.port_bytes(), rate, rate), link_seconds(tasks, 2, CLUSTER.port_rate),
         busiest_in_sum(fabric, tasks),
     ):  # fmt: skip
         assert bound <= busiest(fabric, tasks) * (1 + 1e-9) <= time * (1 + 2e-9)

@@ -22,7 +22,6 @@ from topoopt.bounds.gap import plan_bounds
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.evaluate import schedule_search
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.routed import no_network
 from topoopt.evaluate.schedule_search import TRIED_PAIRS, plainly, schedule_pairs
 from topoopt.evaluate.scheduling import (
     ITERATIONS,
@@ -31,7 +30,7 @@ from topoopt.evaluate.scheduling import (
     ordered_tasks,
     simulate_schedule,
 )
-from topoopt.fabric import compute_on_critical_path, simulate
+from topoopt.fabric import Fabric, compute_on_critical_path, simulate
 from topoopt.formats.fbuf_export import Updates
 from topoopt.formats.fbuf_plan import plan_fbuf
 from topoopt.plan.plan import parse_plan
@@ -45,6 +44,7 @@ from topoopt.search.confirm import confirmed_times
 from topoopt.search.driver import run
 from topoopt.search.methods import search_for
 from topoopt.studies.workload import fbuf_workload
+from topoopt.topology.fabrics import ideal_switch
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
 SCHEDULES = [
@@ -326,7 +326,7 @@ def test_chained_tasks_keep_the_order_without_priorities(seed):
              for _ in range(count)]  # fmt: skip
     edges = sorted({(a, b) for a, b in rng.integers(0, count, (30, 2)).tolist() if a < b})
     tasks = TaskGraph.from_lists(3, kinds, edges)
-    fabric = no_network(3)
+    fabric = Fabric("switch", *ideal_switch(3, 1e9, 0.0))
     own, _ = ordered_tasks(fabric, tasks, ORDERED)
     chained = chained_tasks(fabric, tasks, ORDERED)
     assert chained.priority is None

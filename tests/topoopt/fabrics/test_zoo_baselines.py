@@ -116,17 +116,17 @@ def test_every_fabric_costs_what_the_direct_connect_one_costs(servers):
 
 def test_a_torus_has_the_ports_rate_and_hamiltonian_rings():
     cluster = to.Cluster(16, 4, "100Gbps")
-    fabric, _, bandwidth, note, _ = zoo_fabric("torus2d", cluster, PRICES, 0)
-    assert bandwidth == cluster.port_rate and "4 Hamiltonian rings" in note
-    streams = fabric.group_streams(tuple(range(16)))
+    base = zoo_fabric("torus2d", cluster, PRICES, 0)
+    assert base.bandwidth == cluster.port_rate and "4 Hamiltonian rings" in base.note
+    streams = base.fabric.group_streams(tuple(range(16)))
     # Every link carries one ring edge, so that each ring runs at a port's rate.
     assert streams.rings == 4 and streams.rate == pytest.approx(cluster.port_rate)
 
 
 def test_dimensions_of_ones_own_must_have_as_many_servers():
     cluster = to.Cluster(16, 4, "100Gbps")
-    assert zoo_fabric("torus:2x8", cluster, PRICES, 0)[0].name == "torus:2x8"
-    assert "product" in zoo_fabric("product:RI(8)_SW(2)", cluster, PRICES, 0)[3]
+    assert zoo_fabric("torus:2x8", cluster, PRICES, 0).fabric.name == "torus:2x8"
+    assert "product" in zoo_fabric("product:RI(8)_SW(2)", cluster, PRICES, 0).note
     for name, said in (
         ("torus:3x5", "15 servers"),
         ("product:FC(16)", "needs 15 ports"),

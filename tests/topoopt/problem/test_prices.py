@@ -15,7 +15,6 @@ from topoopt.problem.prices import (
     direct_connect_cost,
     equal_cost_fat_tree_bandwidth,
     fat_tree_cost,
-    ideal_switch_cost,
     load_prices,
 )
 
@@ -74,7 +73,6 @@ def test_fat_tree_by_hand() -> None:
     # Three hosts, k = 4: two racks of one pod, two uplinks each.
     expected = 3 * 659 + 2 * (3 + 4) * 99 + (3 + 8) * 187
     assert fat_tree_cost(3, 100 * G, prices) == pytest.approx(expected)
-    assert ideal_switch_cost(16, 400 * G, prices) == fat_tree_cost(16, 400 * G, prices)
 
 
 def test_equal_cost_bandwidth_by_hand() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import topoopt as to
 from parallelism.accelerators import get_accelerator
-from parallelism.search.mcmc import Acceptance, Chain
+from parallelism.search.mcmc import Acceptance, Chain, propose
 from parallelism.search.named import hybrid
 from parallelism.search.space import StrategySpace
 from topoopt.evaluate.problem import Problem
@@ -165,7 +165,8 @@ def test_ruling_proposals_out_by_bounds_changes_no_chain():
             rng = np.random.default_rng(seed)
             chain = Chain.start(start, pair.time)
             for step in range(80):
-                chain.step(space, score, rng, step / 80, Acceptance())
+                change = propose(space, chain.strategy, rng)
+                chain.step(change, score, rng, Acceptance(), step / 80)
             ends.append((chain.time, chain.strategy, chain.best_time, chain.best))
         assert ends[0] == ends[1]
     assert ruled_out > 100

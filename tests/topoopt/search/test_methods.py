@@ -27,9 +27,9 @@ def problem(model=None, servers=4, ports="directed", **options):
 def recorded(taken):
     """A method whose steps write down their names."""
 
-    def population(search, state, pairs, going):
+    def population(search, state, pairs, deadline):
         taken.append("population")
-        return best_starts(search, state, pairs, going)
+        return best_starts(search, state, pairs, deadline)
 
     def after(search, state, r, changed):
         taken.append("after")

@@ -172,7 +172,7 @@ class Indirect:
 def test_a_file_runs_nothing(content, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "state"
-    head = b"topoopt-search/4\nthe question\n"
+    head = b"topoopt-search/5\nthe question\n"
     path.write_bytes(head + zlib.compress(pickle.dumps(content)))
     with pytest.raises(InputError, match="damaged"):
         StateFile(path, "the question").load(search("joint"))

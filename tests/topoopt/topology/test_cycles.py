@@ -31,7 +31,7 @@ def cables_of(topology):
 @pytest.mark.parametrize("degree", [1, 2, 3, 4])
 @pytest.mark.parametrize("ports", PortModel)
 def test_every_order_of_few_servers_is_wired_once(servers, degree, ports) -> None:
-    found = list(cycle_wirings(servers, degree, 1e9, 1e-6, ports))
+    found = list(cycle_wirings(to.Cluster(servers, degree, 1e9, ports)))
     both_ways = ports is PortModel.BIDIRECTIONAL
     if both_ways and degree == 1:
         assert found == []
@@ -46,19 +46,19 @@ def test_every_order_of_few_servers_is_wired_once(servers, degree, ports) -> Non
 @pytest.mark.parametrize("servers", [3, 4, 5])
 @pytest.mark.parametrize("degree", [2, 3])
 def test_all_cables_go_one_way_in_every_order(servers, degree) -> None:
-    found = list(one_way_wirings(servers, degree, 1e9, 1e-6, PortModel.DIRECTED))
+    found = list(one_way_wirings(to.Cluster(servers, degree, 1e9)))
     wired = {cables_of(topology).tobytes() for topology in found}
     assert len(found) == len(wired) == factorial(servers - 1)
     for topology in found:
         assert sorted(cables_of(topology).ravel())[-servers:] == [degree] * servers
-    assert not list(one_way_wirings(servers, degree, 1e9, 1e-6, PortModel.BIDIRECTIONAL))
-    assert not list(one_way_wirings(servers, 1, 1e9, 1e-6, PortModel.DIRECTED))
+    assert not list(one_way_wirings(to.Cluster(servers, degree, 1e9, "bidirectional")))
+    assert not list(one_way_wirings(to.Cluster(servers, 1, 1e9)))
 
 
 @pytest.mark.parametrize("servers", [2, 6])
 def test_other_numbers_of_servers_are_left_to_other_wirings(servers) -> None:
-    assert not list(cycle_wirings(servers, 2, 1e9, 1e-6, PortModel.DIRECTED))
-    assert not list(one_way_wirings(servers, 2, 1e9, 1e-6, PortModel.DIRECTED))
+    assert not list(cycle_wirings(to.Cluster(servers, 2, 1e9)))
+    assert not list(one_way_wirings(to.Cluster(servers, 2, 1e9)))
 
 
 def test_stages_that_are_opposite_on_a_cycle_have_two_ways() -> None:

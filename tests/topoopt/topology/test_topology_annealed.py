@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from codesign_base import InputError
 from topoopt.problem.ports import PortModel
-from topoopt.topology import known_rings as known_rings_module
 from topoopt.topology.annealed import annealed
 from topoopt.topology.annealed_kernels import anneal_links
 from topoopt.topology.moore import moore_bound
@@ -152,9 +151,3 @@ def test_kept_rings_use_every_cable_once():
     links = zip(network.source.tolist(), network.target.tolist(), strict=True)
     assert sorted(edges) == sorted(links)
     assert len(rings) == 8
-
-
-def test_a_spoilt_table_is_refused(monkeypatch):
-    monkeypatch.setitem(known_rings_module._ORDERS, (4, 4), ("0 1 2 3", "0 2 1 3"))
-    with pytest.raises(InputError, match="twice"):
-        known_rings_module.known_rings(4, 4)

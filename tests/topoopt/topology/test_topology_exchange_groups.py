@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import topoopt as to
 from parallelism.taskgraph import Traffic
 from routing.paths import ecmp_routes, hop_distances
 from topoopt.problem.ports import PortModel
@@ -65,7 +66,7 @@ def test_ports_are_kept_to_and_groups_of_few_are_meshes(
 ) -> None:
     traffic, groups = blocks(count, size, strided=strided)
     assume(degree >= 4 or size <= degree)
-    for topology in exchange_wirings(traffic, degree, RATE, 1e-6, ports):
+    for topology in exchange_wirings(traffic, to.Cluster(traffic.servers, degree, RATE, ports)):
         network = topology.network
         cables = np.zeros((traffic.servers, traffic.servers), dtype=np.int64)
         cables[network.source, network.target] = network.multiplicity
@@ -94,7 +95,7 @@ def test_the_load_of_meshes_is_that_of_the_closed_form() -> None:
     for a in range(8):
         transfers[8 * a, (8 * a + 8) % 64] = 1e-3  # so that the groups are joined
     alone = Traffic(64, transfers, traffic.groups, traffic.group_bytes)
-    (topology,) = exchange_wirings(alone, 8, RATE, 1e-6, PortModel.DIRECTED)
+    (topology,) = exchange_wirings(alone, to.Cluster(64, 8, RATE))
     network = topology.network
     routes = ecmp_routes(network)
     load = routes.link_bytes(network, traffic.transfers) / network.capacity
@@ -105,7 +106,7 @@ def test_small_groups_may_have_several_cables_a_pair() -> None:
     # 4 groups of 4 servers with 8 ports: 3 for each other, or twice as many.
     traffic, groups = blocks(4, 4)
     loads = []
-    for topology in exchange_wirings(traffic, 8, RATE, 1e-6, PortModel.DIRECTED):
+    for topology in exchange_wirings(traffic, to.Cluster(16, 8, RATE)):
         network = topology.network
         cables = np.zeros((16, 16), dtype=np.int64)
         cables[network.source, network.target] = network.multiplicity

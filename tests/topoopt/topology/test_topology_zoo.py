@@ -192,12 +192,14 @@ def test_every_name(name: str) -> None:
         key: value for key, value in given_.items() if key == "dims"})  # fmt: skip
     routes = ecmp_routes(built.network)
     assert routes.hosts == built.network.hosts
-    bill = network_bill(built.network, default_prices(), own=built.own)
+    bill = network_bill(built.network, default_prices(), forwarders=built.forwarders)
     assert bill.cost > 0
     assert bill.transceivers >= bill.cables > 0
-    fixed = network_bill(built.network, default_prices(), own=built.own, layer="none")
+    fixed = network_bill(built.network, default_prices(), forwarders=built.forwarders, layer="none")
     assert fixed.cost <= bill.cost
-    fibre = network_bill(built.network, default_prices(), own=built.own, fibre_usd=7.0)
+    fibre = network_bill(
+        built.network, default_prices(), forwarders=built.forwarders, fibre_usd=7.0
+    )
     assert fibre.cost == pytest.approx(bill.cost + 7.0 * bill.cables)
 
 
@@ -212,7 +214,7 @@ def test_bills_agree_with_the_formulas() -> None:
         tree = network_bill(fat_tree_network(hosts, B, LAG), prices)
         assert tree.cost == pytest.approx(fat_tree_cost(hosts, B, prices))
     mixed = product([(BuildingBlock.SWITCH, 2), (BuildingBlock.RING, 3)], B, LAG)
-    bill = network_bill(mixed, prices, own=6)
+    bill = network_bill(mixed, prices, forwarders=6)
     assert (bill.nic_ports, bill.switch_ports, bill.transceivers) == (18, 6, 24)
     with pytest.raises(InputError, match="patch-panel, ocs, none"):
         network_bill(mixed, prices, layer="air")

@@ -133,8 +133,8 @@ def test_the_bisection_of_a_hamming_mesh_is_a_share_of_its_board(board):
 def test_the_bill_of_a_hamming_mesh_by_hand():
     """Sixteen 2 x 2 boards: four cables on each, eight off it in rows and in columns together."""
     built = build_fabric("hamming-mesh", 64, 4, B, dims="2x2x4x4")
-    assert (built.degree, built.own) == (4, 64)
-    bill = network_bill(built.network, PRICES, own=64, layer="none")
+    assert (built.degree, built.forwarders) == (4, 64)
+    bill = network_bill(built.network, PRICES, forwarders=64, layer="none")
     on, off = 16 * 4, 16 * 8
     assert (bill.nic_ports, bill.transceivers) == (64 * 4, 2 * on + 2 * off)
     assert (bill.switch_ports, bill.layer_ports, bill.cables) == (off, 0, on + off)

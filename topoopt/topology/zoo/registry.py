@@ -79,8 +79,8 @@ class BuiltFabric:
     network : Network
     degree : int
         Ports of a server in use, at most.
-    own : int
-        Servers' own forwarding nodes; see `topoopt.fabrics.bill.network_bill`.
+    forwarders : int
+        Nodes by which servers forward; see `topoopt.fabrics.bill.network_bill`.
     rings : tuple of Ring
         AllReduce rings that are wired.
     bidirectional : bool
@@ -90,7 +90,7 @@ class BuiltFabric:
     name: str
     network: Network
     degree: int
-    own: int = 0
+    forwarders: int = 0
     rings: tuple[Ring, ...] = ()
     bidirectional: bool = True
 
@@ -260,12 +260,12 @@ def _free_degree(
     return BuiltFabric(name, network, used, bidirectional=False)
 
 
-def _direct(name: str, network: Network, degree: int | None, own: int) -> BuiltFabric:
+def _direct(name: str, network: Network, degree: int | None, forwarders: int) -> BuiltFabric:
     """Return a wiring that needs so many ports; servers may have more."""
-    first = network.hosts if own else 0
-    ports = network.out_degree()[first : first + network.hosts] - (1 if own else 0)
+    first = network.hosts if forwarders else 0
+    ports = network.out_degree()[first : first + network.hosts] - (1 if forwarders else 0)
     check_degree(network.name, int(ports.max()), degree)
-    return BuiltFabric(name, network, int(ports.max()), own)
+    return BuiltFabric(name, network, int(ports.max()), forwarders)
 
 
 def _allreduce(servers: int) -> Traffic:
