@@ -90,6 +90,7 @@ class TaskGraphBuilder:
             for source in sorted(set(op.inputs))
         ]
         self._last: StrategyRecords | None = None
+        self._of_microbatch: dict[int, TaskGraphBuilder] = {}
         beside = [graph.inputs_side_by_side(index) for index in range(len(graph.operators))]
         self._edges = Edges(
             np.array([e[0] for e in edges], dtype=np.int64),
@@ -102,7 +103,7 @@ class TaskGraphBuilder:
         self._is_sink = np.array([not readers for readers in graph.consumers])
 
     def of_microbatch(self, microbatches: int) -> "TaskGraphBuilder":
-        """Return the builder of one of so many equal parts of the batch.
+        """Return the (remembered) builder of one of so many equal parts of the batch.
 
         Raises
         ------
@@ -114,14 +115,17 @@ class TaskGraphBuilder:
                 f"microbatches is {microbatches}, which does not divide the global batch "
                 f"{self.batch}; choose a divisor"
             )
-        return TaskGraphBuilder(
-            self.graph,
-            self.compute,
-            self.server,
-            self.servers,
-            self.batch // microbatches,
-            self.optimizer_states,
-        )
+        with self._lock:
+            if microbatches not in self._of_microbatch:
+                self._of_microbatch[microbatches] = TaskGraphBuilder(
+                    self.graph,
+                    self.compute,
+                    self.server,
+                    self.servers,
+                    self.batch // microbatches,
+                    self.optimizer_states,
+                )
+            return self._of_microbatch[microbatches]
 
     @property
     def representatives(self) -> list[int]:

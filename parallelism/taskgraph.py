@@ -305,7 +305,9 @@ def dependency_lists(
         As in `TaskGraph`; the successors of a task are ascending.
     """
     keys = before * tasks + after
-    keys = np.unique(keys) if once else np.sort(keys)
+    keys = np.sort(keys)
+    if once:  # `np.unique` hashes integers, which takes ten times as long
+        keys = keys[np.diff(keys, prepend=-1) > 0]
     before, after = keys // max(tasks, 1), keys % max(tasks, 1)
     offsets = np.searchsorted(before, np.arange(tasks + 1)).astype(np.int64)
     return offsets, after, np.bincount(after, minlength=tasks).astype(np.int64)
