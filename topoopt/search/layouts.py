@@ -32,7 +32,7 @@ from topoopt.search.placed_times import (
 from topoopt.search.result import Compared, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
-from topoopt.search.survey import Candidate, Survey, data_across, diverse, survey
+from topoopt.search.survey import Candidate, Survey, data_across, diverse, of_depth, survey
 
 # Placed layouts that a topology is built for; further ones until wirings have taken so much work,
 # which is all of them on dozens of servers; those that need at most this share of the best time on
@@ -224,22 +224,24 @@ class LayoutSearch:
         found: Survey,
         pairs: list[Pair[Placement]],
     ) -> Iterator[Sequence[Candidate]]:
-        """Yield the chosen layouts in stages, and after the first what wires may suit better.
+        """Yield the chosen layouts in stages, and more after the first.
 
-        That is known from the pairs, which the caller adds to meanwhile.
+        What these are follows from the pairs, which the caller adds to meanwhile.
         """
         begin = 0
         for count in _stages(len(chosen) - always):
             yield chosen[begin : always + count]
             if begin == 0 and pairs:
-                yield self._across(found.candidates, _WORTH * _least_s(pairs))
+                yield self._more(found.candidates, min(pairs, key=lambda pair: pair.time))
             begin = always + count
 
-    def _across(self, candidates: Sequence[Candidate], below: float) -> list[Candidate]:
-        """Return layouts with only data parallelism across servers that may take less.
+    def _more(self, candidates: Sequence[Candidate], best: Pair[Placement]) -> list[Candidate]:
+        """Return layouts that may be faster than the best pair though a switch says otherwise.
 
-        With the other maps of layers of these, and of those that are simulated and near.
+        Those with only data parallelism across servers, with the other maps of layers of these and
+        of those that are simulated and near; and those of as many stages as the best.
         """
+        below = _WORTH * best.time
         simulated = [one for one in self.placed if one.placement.of_degrees.data_across]
         known = [one.placement for one in simulated]
         more = data_across(self.problem, candidates, below, known)
@@ -247,6 +249,8 @@ class LayoutSearch:
         places = [*near, *(each.placement for each in more)]
         twins = [(place, self.twins.get(place.layout)) for place in places]
         more += [twin.on(place) for place, twin in twins if twin is not None]
+        known = [one.placement for one in self.placed]
+        more += of_depth(candidates, best.strategy.layout, below, known)
         most = self.problem.options.memory_bytes
         return [one for one in more if self.family.expected_bytes(one.placement) <= most]
 

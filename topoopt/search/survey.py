@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle
+from itertools import cycle, islice
 from typing import NamedTuple
 
 from codesign_base import InfeasibleError
@@ -363,6 +363,48 @@ def data_across(
     for place in simulated:
         _new(kinds, place.layout)
     return [each for each in found if _new(kinds, each.layout)][:_ACROSS]
+
+
+def of_depth(
+    candidates: Sequence[Candidate],
+    like: Layout,
+    below: float,
+    simulated: Sequence[Placement],
+) -> list[Candidate]:
+    """Choose layouts of as many stages as one has, and estimated to be about as fast.
+
+    How far times on wires are from estimates, which are of a switch, depends most of all on the
+    number of stages, and on which servers they lie.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        By estimate, ``like`` among them.
+    like : Layout
+        The fastest one that is wired.
+    below : float
+        Seconds that they must take less than, to be worth a wiring.
+    simulated : sequence of Placement
+        What is simulated already.
+
+    Returns
+    -------
+    list of Candidate
+        At most eight that differ from each other and from what is simulated.
+    """
+    most = _TOO_HIGH * next(each.estimate_s for each in candidates if each.layout == like)
+    kinds = set[tuple[object, ...]]()
+    for place in simulated:
+        _new(kinds, place.layout)
+    found = (
+        each
+        for each in candidates
+        if each.layout.pipeline == like.pipeline
+        and each.estimate_s < most
+        and each.bound.seconds < below
+        and _new(kinds, each.layout)
+    )
+    return list(islice(found, _ACROSS))
 
 
 def _new(kinds: set[tuple[object, ...]], layout: Layout) -> bool:

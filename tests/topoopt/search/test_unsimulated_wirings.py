@@ -101,7 +101,8 @@ def test_the_next_layouts_are_tried_where_the_hopeful_cannot_be_simulated(large,
     monkeypatch.setattr(Rewirer, "wire", late)
     monkeypatch.setattr("topoopt.search.layouts.crossed", lambda *_: [])
     # Only those that a switch likes, which are known before any is wired.
-    monkeypatch.setattr("topoopt.search.layouts.data_across", lambda *_: [])
+    for more in ("data_across", "of_depth"):
+        monkeypatch.setattr(f"topoopt.search.layouts.{more}", lambda *_: [])
     result = search.run()
     assert tried == [one.placement for one in search.placed][: len(tried)]
     assert len(tried) >= 4
