@@ -328,11 +328,10 @@ def _next_stays(placement: Placement) -> Floats:
 
 def _far_groups(placement: Placement) -> set[str]:
     """Return the kinds of groups that span servers."""
-    layout, home = placement.layout, placement.home
-    found = set()
+    layout, found = placement.layout, set()
     if placement.servers_per_rank > 1:
         found.add("tensor")
-    if layout.context > 1 and (home != home[:1]).any():
+    if placement.context_spans_servers:
         found.add("context")
     groups = placement.expert_groups() // placement.ranks_per_server
     if layout.expert_ranks > 1 and (groups != groups[:, :1]).any():

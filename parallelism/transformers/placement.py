@@ -103,6 +103,11 @@ class Placement:
         """First server of each rank, shape (context, data, pipeline)."""
         return self.rank // self.ranks_per_server * self.servers_per_rank
 
+    @property
+    def context_spans_servers(self) -> bool:
+        """Whether ranks of a context group are on different servers."""
+        return bool((self.home != self.home[:1]).any())
+
     def rank_servers(self, rank: int) -> Group:
         """Return all servers of a rank."""
         first = rank // self.ranks_per_server * self.servers_per_rank

@@ -47,13 +47,17 @@ def expected_tasks(
     Returns
     -------
     float
-        Passes, what they send to the next stage, and what experts, and heads, exchange there and
-        back in a forward and a backward pass of each part.
+        Passes, what they send to the next stage, their attention by itself where keys and values
+        go round servers beside it, and what experts, and heads, exchange there and back in a
+        forward and a backward pass of each part.
     """
     passes = float(schedule.passes.shape[1] * placement.rank.size)
     sends = passes if schedule.stages > 1 else 0.0
+    around = 0.0
+    if placement.context_spans_servers:
+        around = passes * (1.0 + 1.0 / placement.layout.context)
     each = 2.0 * schedule.microbatches * schedule.chunks
-    return passes + sends + each * exchange_pairs(placement, heads=heads)
+    return passes + sends + around + each * exchange_pairs(placement, heads=heads)
 
 
 def expected_bytes(

@@ -39,12 +39,18 @@ def test_pairs_of_servers_that_exchange_tokens_are_counted(order, expert):
     assert exchange_pairs(placement) == pairs
 
 
-@pytest.mark.parametrize("experts", [False, True])
-def test_tasks_are_foretold_within_a_third(experts):
-    model = MIXTRAL if experts else gpt(8, 1024, 16, 5000)
-    layout = Layout(data=16, pipeline=2, expert=8 if experts else 1, sequence_parallel=False)
+@pytest.mark.parametrize(
+    ("experts", "order"), [(1, AXES), (8, AXES), (1, ("data", "context", "pipeline"))]
+)
+def test_tasks_are_foretold_within_a_third(experts, order):
+    model = MIXTRAL if experts > 1 else gpt(8, 1024, 16, 5000)
+    context = 1 if order == AXES else 4  # over servers
+    layout = Layout(
+        context=context, data=16 // context, pipeline=2, expert=experts, sequence_parallel=False
+    )
     family = Job(model, server=nvlink_server("h100", 4), global_batch=256).family(8)
-    placement, schedule = Placement(layout, 4), schedule_of(layout, 256)
+    placement, schedule = Placement(layout, 4, order), schedule_of(layout, 256)
+    assert placement.context_spans_servers == (context > 1)
     assert expected_tasks(placement, schedule) == pytest.approx(
         family.build(placement).tasks, rel=1 / 3
     )
