@@ -48,6 +48,7 @@ def estimated_seconds(
     at_the_end, rate = rate / sharing, rate / (0.5 * (1.0 + sharing))
     beside = sent.context + loads.beside * sent.tokens
     after = sent.heads + (1.0 - loads.beside) * sent.tokens
+    inside = loads.inside_s(placement) * (placement.servers_per_rank > 1)
     # What goes round a context group runs beside attention only.
     around = (sent.context > 0.0) * (loads.seconds - loads.attention_s + sent.context / rate)
     ends = stage_ends(
@@ -55,7 +56,7 @@ def estimated_seconds(
         PassSends(
             np.maximum(loads.seconds, around),
             (beside + sent.inputs) / rate,
-            (after + sent.tensor) / rate,
+            (after + sent.tensor) / rate + inside,
             sent.outputs / rate,
             sent.weights / rate,
             sent.gradients / at_the_end,
