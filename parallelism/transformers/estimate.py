@@ -48,14 +48,21 @@ def estimated_seconds(
     at_the_end, rate = rate / sharing, rate / (0.5 * (1.0 + sharing))
     beside = sent.context + loads.beside * sent.tokens
     after = sent.heads + (1.0 - loads.beside) * sent.tokens
-    # What goes round a context group runs beside attention only.
-    around = (sent.context > 0.0) * (loads.seconds - loads.attention_s + sent.context / rate)
+    inside = loads.inside_s(placement) * (placement.servers_per_rank > 1)
+    # What goes round a context group runs beside attention only; tokens to each other rank of an
+    # expert group get as much of the ports as its first piece does.
+    turns, attention = sent.context / rate, loads.attention_s
+    shared = PIECES * loads.beside * sent.tokens / rate
+    first = turns + np.minimum(shared, (placement.layout.expert_ranks - 1) * turns)
+    rounds = np.maximum(attention, first) + (PIECES - 1) * np.maximum(attention, turns)
+    rounds /= PIECES
+    around = (sent.context > 0.0) * (loads.seconds - attention + rounds)
     ends = stage_ends(
         schedule.passes, schedule.parts, schedule.microbatches, placement.layout.zero, PIECES,
         PassSends(
             np.maximum(loads.seconds, around),
             (beside + sent.inputs) / rate,
-            (after + sent.tensor) / rate,
+            (after + sent.tensor) / rate + inside,
             sent.outputs / rate,
             sent.weights / rate,
             sent.gradients / at_the_end,

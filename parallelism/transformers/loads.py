@@ -28,6 +28,7 @@ from parallelism.transformers.pass_seconds import (
     part_seconds,
     scale_seconds,
     shard_seconds,
+    without_bytes,
 )
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.reach import servers_reached
@@ -75,7 +76,8 @@ class Loads:
         pass runs; zero within one server.
     context_bytes : float64 array, shape (3, parts)
         Keys and values (and their gradients) of all context ranks together that go round the
-        context group in each pass; zero within one server.
+        context group in each pass; zero within one server. Where several ranks of a group are on
+        one server, as much more as makes an AllGather over servers what a ring of ranks sends.
     attention_s : float64 array, shape (3, parts)
         Of the seconds of each pass those of attention to what goes round, which alone can hide it;
         zero within one server.
@@ -122,6 +124,14 @@ class Loads:
     exposed: float = 0.0
     beside: float = 0.0
 
+    def inside_s(self, placement: Placement) -> Floats:
+        """Return the seconds in which the GPUs of a server reduce for tensor groups over several.
+
+        Each GPU its own part before the servers exchange, and after that all gather the sums.
+        """
+        share = 1.0 - 1.0 / placement.gpus_per_server
+        return 2.0 * share * self.tensor_bytes / self.gather_rate
+
 
 def loads_of(
     training: Training,
@@ -150,8 +160,9 @@ def loads_of(
     Notes
     -----
     A group within one server communicates at the server's own bandwidth, and that time is the
-    device's; what crosses servers is left to the network. Of a group that spans servers, what
-    its members on one server exchange is not counted besides.
+    device's; what crosses servers is left to the network. Of tensor groups over servers a message
+    still holds ranks up by calls and copies, and GPUs of one server reduce among them
+    (`Loads.inside_s`); what members of other groups on one server exchange is not counted besides.
     """
     assert training.layout == placement.layout, "the placement is of another layout"
     spanning = frozenset(_far_groups(placement) if far is None else far)
@@ -159,6 +170,9 @@ def loads_of(
     if training.implementation.forwarded_tokens:
         crossing = _crossing(training.model, placement)
         found = replace(found, expert_bytes=found.expert_bytes * crossing)
+    if far is None and placement.context_spans_servers:
+        rounds = _rounds(placement.of_degrees)
+        found = replace(found, context_bytes=found.context_bytes * rounds)
     stays = _stays(placement) if far is None else np.zeros(0)
     if not stays.any():
         return found
@@ -289,8 +303,8 @@ class _Columns:
         if part.head:
             costs += head_costs(self.training)
         messages = end_communications(self.training, part)
-        inside = [message for message in messages if message.group not in self.far]
-        one = part_seconds(self.training, costs, inside, self.rates, self.near)
+        near = without_bytes(messages, self.far)
+        one = part_seconds(self.training, costs, near, self.rates, self.near)
         return self._column(one, messages)
 
     def _column(self, one: PassSeconds, messages: Iterable[Communication]) -> Floats:
@@ -337,6 +351,18 @@ def _far_groups(placement: Placement) -> set[str]:
     if layout.expert_ranks > 1 and (groups != groups[:, :1]).any():
         found.add("expert")
     return found
+
+
+@lru_cache(maxsize=256)
+def _rounds(placement: Placement) -> float:
+    """Return what leaves a server of keys and values, over the bytes of an AllGather over servers.
+
+    Every rank passes on all chunks but one, so that those of its own server leave it, too.
+    """
+    ranks = placement.layout.context
+    homes = np.sort(placement.home.reshape(ranks, -1), axis=0)
+    servers = 1.0 + float((np.diff(homes, axis=0) > 0).sum(axis=0).max())
+    return (1.0 - 1.0 / ranks) / (1.0 - 1.0 / servers)
 
 
 def _crossing(model: Transformer, placement: Placement) -> float:

@@ -1,7 +1,7 @@
 """The seconds that the parts of a transformer take for each pass of a microbatch, by formula."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -148,9 +148,14 @@ def layer_seconds(
     rates : GpuRates
     links : Links
     without : frozenset of {"tensor", "context", "expert"}
-        Groups whose messages are left out, because a network model simulates them.
+        Groups whose bytes are left out, because a network model simulates them.
     """
     return _layer_seconds(training.of_layers, layer, rates, links, without)
+
+
+def without_bytes(messages: Iterable[Communication], groups: Set[str]) -> list[Communication]:
+    """Return messages of which those of some groups hold ranks up, but send nothing."""
+    return [replace(one, ranks=1) if one.group in groups else one for one in messages]
 
 
 @lru_cache(maxsize=512)
@@ -159,7 +164,7 @@ def _layer_seconds(
 ) -> PassSeconds:
     model, layout, implementation = training.model, training.layout, training.implementation
     messages = layer_communications(training, layer)
-    counted = [message for message in messages if message.group not in without]
+    counted = without_bytes(messages, without)
     found = part_seconds(training, layer_costs(training, layer), counted, rates, links)
     if model.has_experts(layer) and layout.expert > 1 and implementation.dispatch_s:
         twice = layout.recompute == "full" or "experts" in layout.modules

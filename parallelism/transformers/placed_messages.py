@@ -123,12 +123,13 @@ class Messages:
     def reduce_tensor(
         self, kind: PassKind, stage: int, gate: list[Ints], label: Label
     ) -> list[Ints]:
-        """Reduce over the servers of each rank, which waits for it."""
+        """Reduce over the servers of each rank, which waits for it: first inside each of them."""
         size = float(self.loads.tensor_bytes[kind, label[0]])
         if self.placement.servers_per_rank == 1 or size == 0.0:
             return gate
         groups = self._rank_groups(stage)
-        return [self.tasks.add(TaskKind.ALLREDUCE, groups, None, size, gate, label)]
+        inside = float(self.loads.inside_s(self.placement)[kind, label[0]])
+        return [self.tasks.add(TaskKind.ALLREDUCE, groups, None, size, gate, label, inside)]
 
     def exchange_heads(
         self, kind: PassKind, stage: int, gate: list[Ints], label: Label

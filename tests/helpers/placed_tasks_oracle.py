@@ -304,9 +304,11 @@ class _Builder:
         size = float(self.loads.tensor_bytes[kind, label[0]])
         if self.placement.servers_per_rank == 1 or size == 0.0:
             return
+        gpus = self.placement.gpus_per_server
+        inside = 2.0 * (gpus - 1) / gpus * size / self.loads.gather_rate
         for rank, gate in gates.items():
             servers = self.placement.rank_servers(rank)
-            task = self.tasks.collective(TaskKind.ALLREDUCE, servers, size, gate, label)
+            task = self.tasks.collective(TaskKind.ALLREDUCE, servers, size, gate, label, inside)
             gates[rank] = [task]
 
     def _exchange_experts(

@@ -149,6 +149,16 @@ def test_keys_and_values_go_round() -> None:
     assert tasks.size[gathers].sum() == pytest.approx(CARRIED * 8 * 3 * buffer)
 
 
+def test_ranks_of_one_server_pass_their_keys_on_to_the_others() -> None:
+    placement = Placement(Layout(2, 4, 1, 1, zero=0), 4)
+    loads = loads_of(training_of(SMALL, placement.layout, sequence=2048), placement, RATES, SERVER)
+    tasks = iteration_tasks(placement, schedule_of(placement.layout, 1), loads)
+    chunk = 2048 / 4 * 2 * 256 * 2
+    gathers = tasks.kind == TaskKind.ALL_GATHER
+    # Of two servers that share a buffer each sends half of it; four ranks pass on three chunks.
+    assert tasks.size[gathers].sum() / 2 == pytest.approx(CARRIED * 8 * 3 * 3 * chunk)
+
+
 def test_tensor_groups_over_servers_wait_for_their_sums() -> None:
     layout = Layout(8, 1, 2, 1, zero=0)
     placement, order, loads = placed(SMALL, layout)

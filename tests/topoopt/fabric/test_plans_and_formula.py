@@ -1,5 +1,7 @@
 """Placed layouts on a switch against the formula that published runs are met with."""
 
+from dataclasses import replace
+
 import pytest
 
 from parallelism.transformers.implementation import get_stack
@@ -61,3 +63,23 @@ def test_attention_alone_hides_keys_and_values_that_go_round_servers() -> None:
     links = Links.of_server(server, 4 * NIC)
     expected = iteration_time(family.training(layout), schedule, family.rates, links)
     assert simulated == pytest.approx(expected, rel=0.025)
+
+
+def test_tensor_groups_over_servers_reduce_inside_them_too() -> None:
+    """NVLink, between servers, and what each call holds up: all count, one after another."""
+    model, layout, batch = get_transformer("llama3-8b"), Layout(16), 4
+    server, stack = nvlink_server("h100", 8), get_stack("aleph-alpha-2023")
+    job = Job(model, global_batch=batch, server=server, sequence=4096, implementation=stack)
+    family = job.family(2)
+    switch = Fabric("switch", *ideal_switch(2, 8 * NIC, 0.0))
+    simulated = score(switch, family.build(Placement(layout, 8)))
+    alone = replace(job, implementation=replace(stack, collective_s=0.0)).family(2)
+    instant = Links(8, 1e30, 1e30)
+    computed = iteration_time(
+        alone.training(layout), schedule_of(layout, batch), family.rates, instant
+    )
+    # Four of each layer forward and backward; of embedding and head three; and sums of the loss.
+    calls, size = 8 * model.layers + 3, 2.0 * 4096 * model.hidden
+    each = 7 / 8 * size / (0.75 * 450e9) + 1 / 2 * size / (0.8 * 8 * NIC)
+    expected = computed + batch * (calls * (each + stack.collective_s) + 3 * stack.collective_s)
+    assert simulated == pytest.approx(expected, rel=2e-3)

@@ -97,6 +97,14 @@ def test_estimates_know_what_ranks_wait_for(layout, stack) -> None:
     assert estimate == pytest.approx(time, rel=0.05)
 
 
+@pytest.mark.parametrize(("context", "data"), [(4, 4), (8, 2)])
+def test_estimates_know_keys_and_values_that_go_beside_tokens(context, data) -> None:
+    search = searched("mixtral-8x7b", "100Gbps", 128, "megatron-moe")
+    layout = Layout(tensor=4, context=context, data=data, expert=8)
+    (estimate,), (time,) = compared(search, [layout])
+    assert estimate == pytest.approx(time, rel=0.08)
+
+
 def test_estimates_know_tensor_groups_that_span_servers() -> None:
     search = searched("llama3-8b", "400Gbps", 32)
     layout = Layout(tensor=16, data=2, pipeline=2, sequence_parallel=True)
