@@ -8,11 +8,14 @@ from html_pages import Page
 from hypothesis import given
 from hypothesis import strategies as st
 from small_layouts import (
+    FEW,
+    layout_job,
     lone_layout_plan,
     shared_heads_plan,
     shared_layout_plan,
     shared_moe_plan,
     shared_spanning_plan,
+    solved,
 )
 
 from parallelism.transformers.layout import Layout
@@ -113,6 +116,30 @@ def test_wires_of_all_kinds_are_the_links_that_carry_bytes(plan) -> None:
     kinds = kinds_of(found.plan.job.model, layout, ranks_of(found.plan))
     drawn = {wire for kind in kinds for wire in wires_of(kind, layout, found.built.fabric)}
     assert drawn == set(np.flatnonzero(found.timeline.link_bytes).tolist())
+
+
+def test_the_table_says_which_groups_have_rings_of_their_own() -> None:
+    def over(plan):
+        page = render_report(plan)
+        rows = page[page.rindex("Groups of ranks") :].split("</table>")[0].split("<tr>")[2:]
+        words = [re.sub(r"(<[^>]*>)+", "|", row).strip("|").split("|") for row in rows]
+        return {row[0]: row[-1] for row in words}
+
+    # Keys and values go round over all servers, in one copy of the states on each.
+    job = layout_job(tensor=(1,), pipeline=(1,), context=(16,), **FEW)
+    plan = solved(job)
+    rings = len(plan.rings)
+    assert rings > 1
+    assert over(plan)["context"] == over(plan)["data"] == f"{rings} rings of their own"
+    copies = {"replicate": (2,), "zero": (3,), "microbatch": (1,)}
+    job = layout_job(tensor=(1,), pipeline=(1,), context=(1,), **copies)
+    plan = solved(job)
+    own = {ring.group for ring in plan.rings}
+    assert (0, 2) in own
+    assert over(plan)["copies"].endswith("of their own")
+    heads = over(shared_heads_plan())
+    assert heads["context"].endswith("the plan&#x27;s routes")
+    assert heads["pipeline"] == "the plan&#x27;s routes"
 
 
 def test_of_many_servers_stages_are_drawn_and_the_busiest_links(monkeypatch) -> None:
