@@ -111,11 +111,11 @@ def degree_split(links: Iterable[Link], degree: int) -> tuple[int, int]:
     Returns
     -------
     rings, others : int
-        A ring takes one cable of every link that it goes over.
+        Rings take all cables of the links that they go over.
     """
     taken: Counter[int] = Counter()
     for link in links:
-        taken[link.source] += link.rings
+        taken[link.source] += link.cables if link.rings else 0
     most = max(taken.values(), default=0)
     return most, degree - most
 

@@ -9,8 +9,6 @@ from small_plans import shared_bidirectional_plan, shared_document, shared_plan,
 
 import topoopt as to
 from topoopt.plan.plan import SCHEMA_VERSION, parse_plan
-from topoopt.plan.recorded import degree_split
-from topoopt.plan.records import Link
 
 RELIED_ON = {
     "iteration_time_s", "lower_bound_s", "parallelization_lower_bound_s", "gap", "compute_time_s",
@@ -26,13 +24,6 @@ def refusal(text):
     assert message.startswith("plan file 'p.json'") and "\n" not in message
     assert len(message) < 400
     return message
-
-
-def test_a_ring_takes_one_of_the_cables_of_a_link():
-    links = [Link(0, 1, 4, 1, 4e9, 1e-6), Link(1, 0, 3, 0, 3e9, 1e-6), Link(1, 2, 1, 1, 1e9, 1e-6)]
-    assert degree_split(links, 4) == (1, 3)
-    assert degree_split([Link(0, 1, 2, 2, 2e9, 1e-6), *links[1:]], 4) == (2, 2)
-    assert degree_split([], 4) == (0, 4)
 
 
 @pytest.mark.parametrize("plan", [shared_plan, shared_bidirectional_plan])
