@@ -25,7 +25,8 @@ def layout_job(**choices):
     )
 
 
-def _solved(job, servers=4, **asked):
+def solved(job, servers=4, **asked):
+    """Plan for servers of three ports, and check that the plan's proof holds."""
     plan = planned(
         job, to.Cluster(servers, 3, "100Gbps"),
         **{"simulated": 4, "baselines": ("ideal-switch", "fat-tree"), **asked},
@@ -37,19 +38,19 @@ def _solved(job, servers=4, **asked):
 @lru_cache(maxsize=1)
 def shared_layout_plan():
     """Return a plan with a pipeline, inside servers and between, and all kinds of messages."""
-    return _solved(layout_job(**FEW))
+    return solved(layout_job(**FEW))
 
 
 @lru_cache(maxsize=1)
 def shared_spanning_plan():
     """Return a plan whose tensor groups, and thus devices, each take two servers."""
-    return _solved(layout_job(tensor=(8,), pipeline=(1,), across_servers=True, **FEW))
+    return solved(layout_job(tensor=(8,), pipeline=(1,), across_servers=True, **FEW))
 
 
 @lru_cache(maxsize=1)
 def lone_layout_plan():
     """Return a plan for one server."""
-    return _solved(layout_job(**FEW), servers=1, simulated=1, baselines=())
+    return solved(layout_job(**FEW), servers=1, simulated=1, baselines=())
 
 
 @lru_cache(maxsize=1)

@@ -22,6 +22,7 @@ from topoopt.plan.summary import (
     parallelization_lines,
     ring_lines,
     ring_word,
+    rings_reduce,
     schedule_lines,
     searched_lines,
     too_long_lines,
@@ -175,10 +176,15 @@ def _rings(plan: Plan) -> str:
     groups = {ring.group for ring in rings}
     count = counted(len(rings), what)
     where = server_names(min(groups)) if len(groups) == 1 else f"{len(groups)} groups of servers"
-    if plan.allreduce_bytes:
+    if rings_reduce(plan):
         return f"{count} over {where}"
     only = "which only connects" if len(rings) == 1 else "which only connect"
-    return f"{count} over {where}, {only} them (nothing is reduced between servers)"
+    why = (
+        "groups that reduce are smaller"
+        if plan.allreduce_bytes
+        else "nothing is reduced between servers"
+    )
+    return f"{count} over {where}, {only} them ({why})"
 
 
 def _answer(plan: Plan) -> str:

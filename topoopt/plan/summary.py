@@ -10,6 +10,14 @@ from parallelism.transformers.text import layout_text, order_text
 from topoopt.base.display import register
 from topoopt.base.text import dollars, table_lines
 from topoopt.plan.plan import Plan
+from topoopt.plan.rank_groups import (
+    copy_groups,
+    expert_groups,
+    groups_along,
+    servers_of,
+    sharing_groups,
+)
+from topoopt.plan.ranks import ranks_of
 from topoopt.plan.rebuild import rebuild_schedule
 from topoopt.plan.records import Parallelization, RingRecord
 from topoopt.problem.options import PACKET_SERVERS
@@ -70,9 +78,28 @@ def bounded_noun(kind: str) -> str:
     return "layout that is considered" if kind == LayoutFamily.kind else "plan"
 
 
+def rings_reduce(plan: Plan) -> bool:
+    """Return whether anything is reduced along the rings of cables, or they only connect servers.
+
+    Rings over all servers are wired where smaller groups reduce, too, over the plan's routes.
+    """
+    everyone = tuple(range(plan.cluster.servers))
+    only = bool(plan.rings) and all(ring.group == everyone for ring in plan.rings)
+    if plan.allreduce_bytes <= 0.0 or not only:
+        return plan.allreduce_bytes > 0.0
+    if not isinstance(plan.parallelization, LayoutRecord):
+        return True
+    layout, ranks = plan.parallelization.layout, ranks_of(plan)
+    kinds = [groups_along(ranks, (axis,)) for axis in ("tensor", "context")]
+    kinds += [sharing_groups(layout, ranks), copy_groups(layout, ranks)]
+    if layout.expert > 1 or layout.expert_tensor is not None:
+        kinds.append(expert_groups(layout, ranks))
+    return any(servers_of(group) == everyone for kind in kinds for group in kind.values())
+
+
 def ring_word(plan: Plan) -> str:
-    """Return what rings of cables are: of AllReduces, if any is between servers."""
-    return "AllReduce ring" if plan.allreduce_bytes > 0.0 else "ring"
+    """Return what rings of cables are: of AllReduces, if any goes along them."""
+    return "AllReduce ring" if rings_reduce(plan) else "ring"
 
 
 def cables_text(plan: Plan) -> str:

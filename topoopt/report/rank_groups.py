@@ -13,6 +13,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.rings import pair_loads
 from topoopt.plan.rank_groups import (
     copy_groups,
+    expert_groups,
     groups_along,
     servers_of,
     sharing_groups,
@@ -27,7 +28,7 @@ class RankGroups:
 
     Parameters
     ----------
-    name : {"tensor", "context", "expert", "data", "copies", "pipeline"}
+    name : {"tensor", "context", "expert", "data", "expert-data", "copies", "pipeline"}
     what : str
         What they exchange.
     groups : list of list of Rank
@@ -69,13 +70,17 @@ def kinds_of(model: Transformer, layout: Layout, ranks: list[Rank]) -> list[Rank
         *(["heads of linear attention, all to all"] if heads else []),
     ]
     along = {axis: groups_along(ranks, (axis,)) for axis in ("tensor", "context", "pipeline")}
+    sharing, holding = sharing_groups(layout, ranks), expert_groups(layout, ranks)
+    apart = model.experts is not None and [*holding.values()] != [*sharing.values()]
     kinds = [
         RankGroups("tensor", "activations in every layer", [*along["tensor"].values()], every),
         RankGroups("context", "; ".join(what), [*along["context"].values()], keys, heads),
         RankGroups("expert", "tokens, all to all",
              [*token_groups(layout, ranks).values()], pairs=every),
-        RankGroups("data", "gradients and weights",
-             [*sharing_groups(layout, ranks).values()], every),
+        RankGroups("data", "gradients and weights" + (" but of experts" if apart else ""),
+             [*sharing.values()], every),
+        RankGroups("expert-data", "gradients and weights of experts",
+             [*holding.values()] if apart else [], every),
         RankGroups("copies", "gradients of the same share of each copy",
              [*copy_groups(layout, ranks).values()], every),
         RankGroups("pipeline", "activations between stages", [*along["pipeline"].values()]),

@@ -1,11 +1,14 @@
 """Where the ranks of a layout run, and which of them exchange what over which wires."""
 
+from collections import Counter
+
 from codesign_base.counted import counted
 from parallelism.operator_text import server_names
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.records import LayoutQuestion
 from topoopt.plan.plan import Plan
-from topoopt.plan.ranks import ranks_of
+from topoopt.plan.rank_groups import servers_of
+from topoopt.plan.ranks import Rank, ranks_of
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.layout_map import MOST_SERVERS, layout_map
 from topoopt.report.markup import Html, element, joined, number, table
@@ -49,15 +52,15 @@ def ranks_section(found: Evaluation, layout: Layout) -> Html:
 
 def _group_table(plan: Plan, kinds: list[RankGroups]) -> Html:
     rows = []
+    rings = Counter(ring.group for ring in plan.rings)
     for kind in kinds:
         sets, first = kind.servers, kind.groups[0]
-        sums = kind.name in ("data", "tensor")
-        wires = [_wires(plan, one, sums=sums) for one in dict.fromkeys(sets)]
+        told = [words for group in kind.groups for words in _wires(rings, kind, group)]
         rows.append(
             (
                 kind.name, kind.what, number(len(kind.groups), str(len(kind.groups))),
                 number(len(first), str(len(first))), rank_numbers(first), server_names(sets[0]),
-                ", ".join(dict.fromkeys(wires)),
+                ", ".join(dict.fromkeys(told)),
             )
         )  # fmt: skip
     if not rows:
@@ -66,10 +69,10 @@ def _group_table(plan: Plan, kinds: list[RankGroups]) -> Html:
     return table(head, rows, words={0, 1, 4, 5, 6}, caption="Groups of ranks")
 
 
-def _wires(plan: Plan, servers: tuple[int, ...], *, sums: bool) -> str:
+def _wires(rings: Counter[tuple[int, ...]], kind: RankGroups, group: list[Rank]) -> list[str]:
+    servers, stage = servers_of(group), group[0].place["pipeline"]
     if len(servers) == 1:
-        return "links inside a server"
-    rings = sum(ring.group == servers for ring in plan.rings)
-    if sums and rings:
-        return f"{counted(rings, 'ring')} of their own"
-    return "the plan's routes"
+        return ["links inside a server"]
+    count = rings[servers] if stage in kind.rings else 0
+    own = [f"{counted(count, 'ring')} of their own"] if count else []
+    return [*own, *(["the plan's routes"] if not own or stage in kind.pairs else [])]

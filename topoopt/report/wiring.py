@@ -9,7 +9,7 @@ from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from parallelism.operator_text import server_names
 from topoopt.plan.plan import Plan
-from topoopt.plan.summary import ring_word
+from topoopt.plan.summary import ring_word, rings_reduce
 from topoopt.problem.units import format_bandwidth, format_bytes, format_time
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.markup import Html, data_script, element, joined, number, table
@@ -229,8 +229,13 @@ def _about(plan: Plan, drawing: Drawing) -> str:
         f"{ring_word(plan)}s, {plan.degree_transfer} transfers; routing {plan.routing}. "
         "Every line is a one-way link, the wider the more of its capacity the iteration uses."
     )
-    if plan.rings and not plan.allreduce_bytes:
-        words += " The rings only connect servers: nothing is reduced between them."
+    if plan.rings and not rings_reduce(plan):
+        why = (
+            "groups that reduce are smaller"
+            if plan.allreduce_bytes
+            else "nothing is reduced between them"
+        )
+        words += f" The rings only connect servers: {why}."
     if drawing.seats != tuple(range(len(drawing.seats))):
         words += " Servers are in the order of their seats on the rings."
     if len(drawing.links) < len(plan.links):

@@ -63,6 +63,11 @@ def write_report(subject: Subject, path: str | Path) -> None:
             "or .svg"
         )
     if kind == ".svg":
+        if isinstance(subject, str | Path) and _holds_plans(Path(subject)):
+            raise InputError(
+                f"folder {str(subject)!r} holds plans, which have a wiring each; give one of them, "
+                "or a name that ends in .html"
+            )
         write_text_atomically(path, render_picture(subject))
         return
     if isinstance(subject, str | Path) and _holds_plans(Path(subject)):

@@ -4,7 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from small_layouts import shared_layout_plan
+from small_layouts import shared_layout_plan, shared_moe_plan
 from small_plans import shared_plan
 
 from parallelism.transformers.assumptions import LACKING, assumptions_of
@@ -20,6 +20,17 @@ from topoopt.plan.recorded import (
 )
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_time
+
+
+def test_rings_over_all_servers_only_connect_them_where_smaller_groups_reduce():
+    plan = shared_moe_plan(4)
+    inside = replace(plan.parallelization, order=("context", "data", "pipeline"))
+    across = replace(plan.parallelization, order=("pipeline", "context", "data"))
+    # Stages of four ranks on servers of two: on two servers each, or on all four.
+    assert {ring.group for ring in plan.rings} == {(0, 1, 2, 3)} and plan.allreduce_bytes > 0.0
+    lone, shared = (str(replace(plan, parallelization=one)) for one in (inside, across))
+    assert "2 rings over servers 0..3, which only connect them (groups that reduce are" in lone
+    assert "2 AllReduce rings over servers 0..3;" in shared
 
 
 @pytest.mark.parametrize("made", [shared_plan, shared_layout_plan])

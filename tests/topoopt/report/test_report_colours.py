@@ -28,6 +28,9 @@ SEEN = {
 
 KINDS = {"tensor": "blue", "context": "ink", "expert": "pink", "data": "green", "pipeline": "red"}
 
+# These share the colour of a kind that is near to them, in another pattern.
+LIKE = {"copies": "data", "expert-data": "expert"}
+
 
 def themes():
     """Return the colours of the light and of the dark page, by name."""
@@ -98,6 +101,17 @@ def test_kinds_of_groups_can_be_told_by_all_eyes(theme, seen):
     for one, other in combinations(shades, 2):
         # 2.3 is a just noticeable difference; lines are thin.
         assert np.linalg.norm(shades[one] - shades[other]) > 15, (one, other)
+
+
+def test_every_kind_of_groups_has_a_line_and_a_switch():
+    lines = {}
+    for kind in (*KINDS, *LIKE):
+        colour = re.search(rf"path\.g-{kind} \{{ stroke: var\(--(\w+)\)", CSS)[1]
+        pattern = re.search(rf"\.g-{kind} \{{ stroke-dasharray: ([\d ]+);", CSS)
+        lines[kind] = colour, pattern[1] if pattern else ""
+        assert f"[value={kind}]:not(:checked)) .layout-map .g-{kind}" in CSS
+    assert len(set(lines.values())) == len(lines)
+    assert all(lines[kind][0] == lines[near][0] for kind, near in LIKE.items())
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -1,6 +1,7 @@
 """Ranks and groups of a layout's report, held against Megatron's numbering written out."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,17 +9,26 @@ from html_pages import Page
 from hypothesis import given
 from hypothesis import strategies as st
 from small_layouts import (
+    FEW,
+    SMALL_MOE,
+    layout_job,
     lone_layout_plan,
     shared_heads_plan,
     shared_layout_plan,
     shared_moe_plan,
     shared_spanning_plan,
+    solved,
 )
+from small_plans import planned
 
+import topoopt as to
+from parallelism.transformers.choices import Choices
+from parallelism.transformers.experts import Experts
 from parallelism.transformers.layout import Layout
 from tests.helpers.small_transformers import LIGHTNING, SHORT
 from topoopt.plan.rank_groups import groups_along
 from topoopt.plan.ranks import Rank, ranks_of
+from topoopt.problem.job import nvlink_server
 from topoopt.report import layout_map, render_report
 from topoopt.report.evaluate import simulate_again
 from topoopt.report.rank_groups import kinds_of, wires_of
@@ -85,6 +95,7 @@ def test_the_picture_shows_every_rank_on_its_server_and_the_groups() -> None:
             "context": layout.context,
             "expert": layout.expert,
             "data": layout.data * layout.context,
+            "expert-data": layout.data // layout.expert if layout.expert > 1 else 1,
             "pipeline": layout.pipeline,
         }
         assert set(shown) == {name for name, size in sizes.items() if size > 1}
@@ -100,11 +111,22 @@ def test_the_picture_shows_every_rank_on_its_server_and_the_groups() -> None:
             assert bool(lines) == any(len(servers) > 1 for servers in kind.servers)
 
 
+def experts_over_servers():
+    """Return a plan whose experts' gradients go round other rings than all others."""
+    choices = Choices(
+        tensor=(1,), context=(1,), pipeline=(1,), expert=(4,), microbatch=(1,), zero=(1,),
+        recompute=("none",), schedules=("1f1b",),
+    )  # fmt: skip
+    model = replace(SMALL_MOE, experts=Experts(8, 2, 1024))
+    job = to.Job(model, server=nvlink_server("h100", 2), global_batch=16, choices=choices)
+    return planned(job, to.Cluster(8, 4, "100Gbps"), simulated=2, baselines=())
+
+
 @pytest.mark.parametrize(
     "plan",
     [
-        shared_layout_plan, shared_moe_plan, shared_spanning_plan, shared_heads_plan,
-        lone_layout_plan,
+        experts_over_servers, shared_layout_plan, shared_moe_plan, shared_spanning_plan,
+        shared_heads_plan, lone_layout_plan,
     ],
 )  # fmt: skip
 def test_wires_of_all_kinds_are_the_links_that_carry_bytes(plan) -> None:
@@ -113,6 +135,33 @@ def test_wires_of_all_kinds_are_the_links_that_carry_bytes(plan) -> None:
     kinds = kinds_of(found.plan.job.model, layout, ranks_of(found.plan))
     drawn = {wire for kind in kinds for wire in wires_of(kind, layout, found.built.fabric)}
     assert drawn == set(np.flatnonzero(found.timeline.link_bytes).tolist())
+
+
+def test_the_table_says_which_groups_have_rings_of_their_own() -> None:
+    def over(plan):
+        page = render_report(plan)
+        rows = page[page.rindex("Groups of ranks") :].split("</table>")[0].split("<tr>")[2:]
+        words = [re.sub(r"(<[^>]*>)+", "|", row).strip("|").split("|") for row in rows]
+        return {row[0]: row[-1] for row in words}
+
+    # Keys and values go round over all servers, in one copy of the states on each.
+    job = layout_job(tensor=(1,), pipeline=(1,), context=(16,), **FEW)
+    plan = solved(job)
+    rings = len(plan.rings)
+    assert rings > 1
+    assert over(plan)["context"] == over(plan)["data"] == f"{rings} rings of their own"
+    copies = {"replicate": (2,), "zero": (3,), "microbatch": (1,)}
+    job = layout_job(tensor=(1,), pipeline=(1,), context=(1,), **copies)
+    plan = solved(job)
+    own = {ring.group for ring in plan.rings}
+    assert (0, 2) in own
+    assert over(plan)["copies"].endswith("of their own")
+    plan = experts_over_servers()
+    assert (0, 2, 4, 6) in {ring.group for ring in plan.rings}
+    assert over(plan)["expert-data"].endswith("of their own")
+    heads = over(shared_heads_plan())
+    assert heads["context"].endswith("the plan&#x27;s routes")
+    assert heads["pipeline"] == "the plan&#x27;s routes"
 
 
 def test_of_many_servers_stages_are_drawn_and_the_busiest_links(monkeypatch) -> None:

@@ -114,3 +114,10 @@ def test_the_command_writes_the_same_and_refuses_a_folder_without_plans(folder, 
     with pytest.raises(to.InputError, match="d-plans"):
         write_report(folder, tmp_path / "d.html")
     assert not (tmp_path / "c.html").exists() and not (tmp_path / "d.html").exists()
+
+
+def test_a_folder_of_plans_has_no_one_wiring_to_draw(tmp_path):
+    shared_plan().save(tmp_path / "one.json")
+    with pytest.raises(to.InputError, match="holds plans, which have a wiring each; give one of"):
+        write_report(tmp_path, tmp_path / "wiring.svg")
+    assert not (tmp_path / "wiring.svg").exists()
