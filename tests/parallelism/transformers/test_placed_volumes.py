@@ -165,8 +165,9 @@ def expected_bytes(
                     if message.kind == "alltoall":
                         transfers += times / c * sum(a != b for a, b in product(group, group))
                         continue
-                    # Every chunk reaches every server: c chunks make up the buffer.
-                    collective += times * c * ring_bytes(group)
+                    # From rank to rank: all chunks but one go over each step between servers.
+                    if len(set(group)) > 1:
+                        collective += times * (c - 1) * len(set(group))
             else:
                 assert message.group == "expert"
                 # As Megatron-Core has them: an expert's tensor ranks innermost, then its group.
