@@ -64,7 +64,7 @@ def built(
     traffic : Traffic
     split : int or None
         Ports for rings; None: by the paper's formula.
-    surplus : {"matching", "rings"}
+    surplus : {"matching", "rings", "parallel"}
         What ports get that neither rings nor transfers need, as in `find_topology`.
     ports : PortModel, optional
         Other ones than the cluster's.
@@ -118,6 +118,9 @@ def wirings(
         for split in range(cluster.degree, 0, -step):
             if split != first.degree_allreduce and options.improvements.splits:
                 yield built(cluster, traffic, split, "rings")
+            if problem.family.enumerated:
+                # Gradients at the end of an iteration hold it up more than hidden messages do.
+                yield built(cluster, traffic, split, "parallel")
     # Wirings of bidirectional ports are directed ones, too.
     both_ways = PortModel.BIDIRECTIONAL
     wires_both_ways = cluster.degree > 1 or cluster.servers == 2

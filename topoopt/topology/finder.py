@@ -114,10 +114,11 @@ def find_topology(
         What a port connects.
     degree_allreduce : int, optional
         Ports for AllReduce rings, d_A in 0 .. d; by default the paper's formula.
-    surplus : {"matching", "rings"}
+    surplus : {"matching", "rings", "parallel"}
         What gets ports that a group has no further generators for: matching on whatever
-        transfers are left and then parallel cables, or first a parallel ring where it would
-        carry more bytes a port than the next matching.
+        transfers are left and then parallel cables; or first a parallel ring where it would
+        carry more bytes a port than the next matching; or parallel rings until the group has
+        its share of d_A, and then as for "rings".
     selection : {"geometric", "exact", "traffic", "cayley"}
         How a group's rings are chosen: steps of the paper's geometric sequence, of the shortest
         circulant network, or of the one that serves the group's transfers best; or the rings of
@@ -153,8 +154,8 @@ def find_topology(
     to the matching, and d_A = 1 is raised to 2. If the result is not strongly connected, it is
     built again with one ring over all servers reserved first.
     """
-    if surplus not in ("matching", "rings"):
-        raise InputError(f"surplus is {surplus!r}; choose 'matching' or 'rings'")
+    if surplus not in ("matching", "rings", "parallel"):
+        raise InputError(f"surplus is {surplus!r}; choose 'matching', 'rings' or 'parallel'")
     chosen = selection_named(selection)
     if faithful is not None and (placement or chosen is not Selection.GEOMETRIC):
         raise InputError(
@@ -182,7 +183,7 @@ def find_topology(
         share = degree_allreduce
     reserved = _join(wiring, joined)
     share = max(share, reserved)
-    _wire(wiring, traffic, share, reserved, mode, surplus == "matching", chooser)
+    _wire(wiring, traffic, share, reserved, mode, surplus, chooser)
     # A ring of all servers joins them; asking the cables takes a tenth of a search.
     ringed = any(len(ring.group) == servers for ring in wiring.rings)
     if not ringed and not is_strongly_connected(wiring.cables):
@@ -191,7 +192,7 @@ def find_topology(
         wiring.add_ring(everyone, 1)
         reserved = _join(wiring, joined)
         share = max(share, reserved)
-        _wire(wiring, traffic, share, reserved, mode, surplus == "matching", chooser)
+        _wire(wiring, traffic, share, reserved, mode, surplus, chooser)
     return topology_of(wiring, share, bandwidth, latency)
 
 
@@ -299,7 +300,7 @@ def _wire(
     share: int,
     reserved: int,
     mode: Faithful | None,
-    matching_first: bool,
+    surplus: str,
     chooser: RingChooser,
 ) -> None:
     """Spend all ports: rings, matching, parallel rings, then whatever can be joined.
@@ -320,11 +321,11 @@ def _wire(
         else:
             each = [wiring.ring_ports(group) for group in traffic.groups]
             shares = ports_by_server(traffic, for_rings, each)
-        wire_rings(wiring, traffic, for_rings, shares, chooser)
+        wire_rings(wiring, traffic, for_rings, shares, chooser, surplus == "parallel")
     if mode is None:
         joined = np.nonzero(wiring.cables)
         demand[joined] /= 2.0 ** np.minimum(wiring.cables[joined], 64)
     for _ in range(wiring.degree - share):
         wiring.match(demand, wiring.next_matching(demand))
-    first = matching_first or mode is not None
+    first = surplus == "matching" or mode is not None
     spend_surplus(wiring, traffic, demand, first, chooser)

@@ -1,6 +1,7 @@
 """How the ports are spent: rings of the groups first, then what is left over."""
 
 import heapq
+from itertools import cycle, islice
 from math import inf
 
 import numpy as np
@@ -14,7 +15,12 @@ from topoopt.topology.wiring import Wiring
 
 
 def wire_rings(
-    wiring: Wiring, traffic: Traffic, budget: int, shares: list[int], chooser: RingChooser
+    wiring: Wiring,
+    traffic: Traffic,
+    budget: int,
+    shares: list[int],
+    chooser: RingChooser,
+    parallel: bool = False,
 ) -> None:
     """Wire each group's distinct rings, by decreasing bytes.
 
@@ -27,6 +33,8 @@ def wire_rings(
     shares : list of int
         Ports each group is meant to get; the last served get what is left.
     chooser : RingChooser
+    parallel : bool
+        Whether a group that has fewer distinct rings than ports gets some of them again.
     """
     left = np.full(wiring.servers, budget, dtype=np.int64)
     for g in groups_by_load(traffic):
@@ -51,6 +59,9 @@ def wire_rings(
         for p in steps:
             wiring.add_ring(group, p)
         left[members] -= each * len(steps)
+        for p in islice(cycle(there + tuple(steps)), wanted - len(steps) if parallel else 0):
+            wiring.add_ring(group, p)
+            left[members] -= each
 
 
 def _wired_steps(wiring: Wiring, group: tuple[int, ...]) -> tuple[int, ...]:

@@ -115,7 +115,10 @@ def test_any_split_can_be_asked_for(
     traffic: Traffic, degree: int, ports: PortModel, data: st.DataObject
 ) -> None:
     share = data.draw(st.integers(0, degree))
-    topology = find_topology(traffic, degree, 1.0, ports=ports, degree_allreduce=share)
+    surplus = data.draw(st.sampled_from(["matching", "rings", "parallel"]))
+    topology = find_topology(
+        traffic, degree, 1.0, ports=ports, degree_allreduce=share, surplus=surplus
+    )
     check(topology, traffic, degree)
     reserved = {r.generator for r in topology.rings if len(r.group) == traffic.servers}
     assert topology.degree_allreduce == share or (1 in reserved and share < 2)
@@ -280,6 +283,21 @@ def test_parallel_rings_when_generators_run_out() -> None:
     assert topology.network.multiplicity.tolist() == [4, 4]
     assert topology.network.capacity.tolist() == [20.0, 20.0]
     assert [ring.generator for ring in topology.rings] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("share", [1, 2, 3])
+def test_groups_of_few_rings_get_their_share_in_parallel(share: int) -> None:
+    # Four pairs sum less than stages send, but their members have a single ring.
+    stages = np.zeros((8, 8))
+    for source in range(8):
+        stages[source, (source + 2) % 8] = stages[source, (source - 2) % 8] = 1e9
+    traffic = traffic_from(8, {(i, i + 1): 1e8 for i in range(0, 8, 2)}, stages)
+    topology = find_topology(traffic, 4, 1.0, degree_allreduce=share, surplus="parallel")
+    check(topology, traffic, 4)
+    counts = Counter(ring.group for ring in topology.rings)
+    assert counts == dict.fromkeys(traffic.groups, share)
+    rings = find_topology(traffic, 4, 1.0, degree_allreduce=share, surplus="rings")
+    assert len(rings.rings) == 4
 
 
 def test_surplus_ports_go_where_more_bytes_wait() -> None:
