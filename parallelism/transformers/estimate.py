@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from codesign_base.arrays import Floats
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placed_tasks import PIECES
 from parallelism.transformers.placement import Placement
@@ -48,21 +49,19 @@ def estimated_seconds(
     at_the_end, rate = rate / sharing, rate / (0.5 * (1.0 + sharing))
     beside = sent.context + loads.beside * sent.tokens
     after = sent.heads + (1.0 - loads.beside) * sent.tokens
-    inside = loads.inside_s(placement) * (placement.servers_per_rank > 1)
-    # What goes round a context group runs beside attention only; tokens to each other rank of an
-    # expert group get as much of the ports as its first piece does.
-    turns, attention = sent.context / rate, loads.attention_s
-    shared = PIECES * loads.beside * sent.tokens / rate
-    first = turns + np.minimum(shared, (placement.layout.expert_ranks - 1) * turns)
-    rounds = np.maximum(attention, first) + (PIECES - 1) * np.maximum(attention, turns)
-    rounds /= PIECES
-    around = (sent.context > 0.0) * (loads.seconds - attention + rounds)
+    seconds, held_up = loads.seconds, (after + sent.tensor) / rate
+    if placement.servers_per_rank > 1:
+        held_up = held_up + loads.inside_s(placement)
+    if sent.context.any():
+        shared = PIECES * loads.beside * sent.tokens / rate
+        others = placement.layout.expert_ranks - 1
+        seconds = np.maximum(seconds, _around(loads, sent.context / rate, shared, others))
     ends = stage_ends(
         schedule.passes, schedule.parts, schedule.microbatches, placement.layout.zero, PIECES,
         PassSends(
-            np.maximum(loads.seconds, around),
+            seconds,
             (beside + sent.inputs) / rate,
-            (after + sent.tensor) / rate + inside,
+            held_up,
             sent.outputs / rate,
             sent.weights / rate,
             sent.gradients / at_the_end,
@@ -73,3 +72,15 @@ def estimated_seconds(
     if sent.tied:
         ends[[0, -1]] = max(ends[0], ends[-1]) + sent.tied / rate
     return max(float(ends.max()), least) + loads.update_s
+
+
+def _around(loads: Loads, turns: Floats, shared: Floats, others: int) -> Floats:
+    """Return the seconds of passes in which keys and values go round beside attention only.
+
+    ``turns`` are what the ports take for these. Tokens to each of the ``others`` of an expert
+    group, which take ``shared`` in all, get as much of the ports as the first piece does.
+    """
+    attention = loads.attention_s
+    first = turns + np.minimum(shared, others * turns)
+    rounds = np.maximum(attention, first) + (PIECES - 1) * np.maximum(attention, turns)
+    return np.where(turns > 0.0, loads.seconds - attention + rounds / PIECES, 0.0)

@@ -15,6 +15,7 @@ from topoopt.topology.cycles import cycle_wirings, one_way_wirings
 from topoopt.topology.exchange_groups import exchange_groups, exchange_wirings
 from topoopt.topology.finder import Selection, Topology, find_topology
 from topoopt.topology.split import groups_by_load, main_traffic
+from topoopt.topology.totient import totient_permutations
 
 _MOST_SPLITS = 10
 
@@ -115,10 +116,11 @@ def wirings(
         # All splits of usual degrees; of large ones a spread, since their number and the
         # matching rounds of each both grow with the degree.
         step = -(-cluster.degree // _MOST_SPLITS)
+        fewest = min(len(totient_permutations(len(group))) for group in traffic.groups)
         for split in range(cluster.degree, 0, -step):
             if split != first.degree_allreduce and options.improvements.splits:
                 yield built(cluster, traffic, split, "rings")
-            if problem.family.enumerated:
+            if problem.family.enumerated and split > fewest:
                 # Gradients at the end of an iteration hold it up more than hidden messages do.
                 yield built(cluster, traffic, split, "parallel")
     # Wirings of bidirectional ports are directed ones, too.
