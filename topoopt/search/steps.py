@@ -266,9 +266,7 @@ class Search:
         """What no plan is faster than, where devices work in the plain order."""
         if not self.options.plain_orders:
             return None
-        return everything_bound(
-            self.problem.family, self.cluster, hops=2.0 if PACKETS.handshake else 1.0
-        )
+        return everything_bound(self.problem.family, self.cluster, hops=PACKETS.ways)
 
     def exhausted(self, time: float) -> bool:
         """Say whether no plan is faster than a pair by as much as a stage must gain to go on.
