@@ -138,8 +138,7 @@ class BaselineSearch:
         packets = best.packets
         if asked and packets is None:
             family: Any = search.problem.family
-            tasks = family.build(best.parallelization)
-            packets = packet_times_on(base.fabric, tasks, base.real)
+            packets = packet_times_on(base, family.build(best.parallelization))
         return best, packets
 
 

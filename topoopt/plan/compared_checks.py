@@ -126,7 +126,7 @@ def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
         require_same(f"iteration_time_s of {name}", record.iteration_time_s, time, SIMULATED)
         packets = None
         if packet_stated and (record.packet_time_s is not None or not plan.search.interrupted):
-            packets = packet_times_on(base.fabric, family.build(strategy), base.real)
+            packets = packet_times_on(base, family.build(strategy))
         if packets is not None and record.packet_time_s is not None:
             stated = f"packet_time_s of {name}"
             require_same(stated, record.packet_time_s, packets.mean, SIMULATED)

@@ -148,8 +148,9 @@ def best_compared(
             shared = min(shared, search.method.budget(servers).work)
         _improve(search, first, score, shared, _STREAMS.get(fabric.name, number), progress)
     if packets and not result.interrupted:
-        real = host if base.real is None else base.real()
-        met = score.pairs(real, search.effort.confirmed + 1, search.method.spacing)
+        met = score.pairs(
+            cast("Fabric", base.unmerged), search.effort.confirmed + 1, search.method.spacing
+        )
         ranked = screened(problem, met, search.effort.confirmed, progress)
         best, times = _fewest_seconds(problem, ranked)
         chosen = [best]
@@ -164,7 +165,7 @@ def best_compared(
 
 def _yielding(problem: Problem, base: BaselineFabric, strategies: Iterable[Strategy]) -> float:
     """Return how much transfers yield on a fabric, from the first few strategies that fit."""
-    fabric = cast("Fabric", base.fabric) if base.real is None else base.real()
+    fabric = cast("Fabric", base.unmerged)
     pairs = (
         Pair(strategy, None, Routing.ECMP, fabric, np.inf, "search")
         for strategy in strategies

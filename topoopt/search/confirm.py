@@ -25,10 +25,10 @@ from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter, jittered
 from topoopt.fabric.packets import expected_events, run_packets
-from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabric.represented import whole_tasks
 from topoopt.fabric.rounding import ROUNDED_UP
 from topoopt.fabric.transport import Transport
+from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.problem.options import PACKET_SERVERS, SearchOptions
 from topoopt.problem.seeds import SEEDS
 
@@ -242,17 +242,13 @@ def packet_times_in_turn(
         yield pair, times
 
 
-def packet_times_on(
-    fabric: AnyFabric, tasks: TaskGraph, real: Callable[[], Fabric] | None = None
-) -> Jitter | None:
+def packet_times_on(base: BaselineFabric, tasks: TaskGraph) -> Jitter | None:
     """Return the times of packet trains on a fabric to compare with.
 
     Parameters
     ----------
-    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
+    base : BaselineFabric
     tasks : TaskGraph
-    real : callable, optional
-        Returns the fabric with each link of its own, where `fabric` has merged ones.
 
     Returns
     -------
@@ -260,10 +256,9 @@ def packet_times_on(
         None of fabrics whose ports belong to GPUs, or that are rewired during the iteration: packet
         trains do not know these.
     """
-    if not isinstance(fabric, Fabric):
-        return None
+    fabric = base.unmerged
     # The same copies for every seed of a search: fabrics do not depend on it.
-    return confirmed_times(fabric if real is None else real(), tasks, 0)
+    return confirmed_times(fabric, tasks, 0) if isinstance(fabric, Fabric) else None
 
 
 def _ordered(problem: Problem[Family[P]], pair: Pair[P]) -> TaskGraph:
