@@ -33,8 +33,6 @@ from topoopt.problem.options import PACKET_SERVERS, SearchOptions
 from topoopt.problem.seeds import SEEDS
 
 PACKET_MODEL = "packet-3"
-PACKET_FINALISTS = 120
-"""The same where simulations with packet trains go on from them."""
 _RANKED = Transport(reconnect=True)
 # What long trains rank first may be first by chance: some plans take one of two courses, which
 # packet trains of several lengths show. Of many servers, or much traffic, short ones take minutes.

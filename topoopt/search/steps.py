@@ -32,8 +32,7 @@ from topoopt.fabric.transport import PACKETS
 from topoopt.problem.budget import Budget
 from topoopt.problem.effort import Effort
 from topoopt.problem.routing import Routing
-from topoopt.search.confirm import PACKET_FINALISTS
-from topoopt.search.finalists import FINALISTS, finalists
+from topoopt.search.finalists import FINALISTS, PACKET_FINALISTS, finalists
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import SearchState
