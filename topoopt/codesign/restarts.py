@@ -21,7 +21,7 @@ from topoopt.codesign.question import PlanQuestion
 from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.plan.plan import Plan, parse_plan
 from topoopt.plan.records import Baseline
-from topoopt.search.restart_seeds import restart_seed
+from topoopt.problem.seeds import restart_seed
 from topoopt.search.search_state import StateFile
 
 CHECKPOINT_SCHEMA = "topoopt-checkpoint/2"
