@@ -134,7 +134,6 @@ def rebuild_fabric(plan: Plan) -> Fabric:
     if plan.routing not in set(Routing):
         raise InputError(f"routing is {plan.routing!r}; expected one of {', '.join(Routing)}")
     routing = Routing(plan.routing)
-    whole = [(r.order, r.generator) for r in plan.rings if len(r.order) == network.hosts]
     return Fabric(
         "topoopt",
         network,
@@ -149,7 +148,7 @@ def rebuild_fabric(plan: Plan) -> Fabric:
             None if listed is None else transfer_router(network, routing),
         ),
         {group: tuple(orders) for group, orders in ring_orders(plan.rings).items()},
-        allreduce_routes(network, whole, routing),
+        allreduce_routes(network, [ring.wired for ring in plan.rings], routing),
     )
 
 
