@@ -65,11 +65,7 @@ def faster_than_expander(
 
 
 def _as_there(problem: Problem[Any], fabric: Fabric, parallelization: Any) -> Pair[Any]:
-    cluster = problem.cluster
-    topology = Topology(
-        replace(fabric.network, name="topoopt"), (), cluster.degree, 0, cluster.degree,
-        cluster.port_model, cluster.port_rate, cluster.hop_latency,
-    )  # fmt: skip
+    topology = Topology.wired(replace(fabric.network, name="topoopt"), problem.cluster)
     tasks = problem.family.represented(parallelization)
     own = direct_fabric(topology, Routing.ECMP, problem.seed, tasks=tasks)
     time = Scorer(problem, own).timed(tasks)

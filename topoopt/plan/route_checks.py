@@ -139,17 +139,8 @@ def _check_single_shortest(rebuilt: Rebuilt) -> None:
 
 
 def _topology(plan: Plan, rebuilt: Rebuilt) -> Topology:
-    cluster = rebuilt.cluster
-    return Topology(
-        rebuilt.fabric.network,
-        tuple(ring.wired for ring in plan.rings),
-        cluster.degree,
-        plan.degree_allreduce,
-        plan.degree_transfer,
-        cluster.port_model,
-        cluster.port_rate,
-        cluster.hop_latency,
-    )
+    rings = tuple(ring.wired for ring in plan.rings)
+    return Topology.wired(rebuilt.fabric.network, rebuilt.cluster, rings, plan.degree_allreduce)
 
 
 def _check_name(plan: Plan, rebuilt: Rebuilt) -> None:
