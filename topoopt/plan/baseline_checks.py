@@ -6,7 +6,7 @@ from typing import Any
 from codesign_base import InputError
 from parallelism.operator_family import OperatorFamily
 from parallelism.strategy import Strategy
-from topoopt.evaluate.comparing import Took, compared_scorer, in_other_buckets
+from topoopt.evaluate.baseline_scores import Took, baseline_scorer, in_other_buckets
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabrics.baselines import baseline_fabric
@@ -118,7 +118,7 @@ def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
             raise InputError(f"the {family.noun} of {name}: {error}") from None
         check_record(record.parallelization, strategy, family)
         check_origin(record.origin, strategy, plan, rebuilt)
-        scorer = compared_scorer(problem.plain, base.fabric, strategy)
+        scorer = baseline_scorer(problem.plain, base.fabric, strategy)
         took = Took(scorer(strategy), scorer.bounded, False)
         time, bounded, _ = in_other_buckets(problem.plain, base.fabric, strategy, took)
         if bounded != record.bounded:
