@@ -56,7 +56,7 @@ class BaselineSearch:
         self.search, self.result, self.chosen, self.beside = search, result, chosen, beside
         problem: Problem[Any] = search.problem
         options, servers = problem.options, problem.cluster.servers
-        self.stated = states_packets(problem.family, options, servers)
+        self.stated = states_packets(problem)
         self.found: dict[str, BestOnBaseline[Any]] = {}
         self._started: dict[int, Future[BestOnBaseline[Any]]] = {}
         if isinstance(search, LayoutSearch):

@@ -204,8 +204,7 @@ def _packets(
 ) -> Confirmed[Any] | None:
     """Return what packet trains say of the best pair, whether or not they chose it."""
     problem: Problem[Any] = search.problem
-    stated = states_packets(problem.family, problem.options, problem.cluster.servers)
-    if problem.options.confirm == "packet" or not stated or result.interrupted:
+    if problem.options.confirm == "packet" or not states_packets(problem) or result.interrupted:
         return confirmed
     try:
         return confirm_pairs(problem, [result.best], progress)

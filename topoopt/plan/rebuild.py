@@ -14,6 +14,7 @@ from parallelism.transformers.family import LayoutFamily
 from routing.network import Network
 from routing.routes import EVERY_PAIR_UP_TO, Routes, tabled
 from topoopt.bounds.everything import AnyFamily
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.routed import allreduce_routes, transfer_router
 from topoopt.evaluate.scheduling import Simulated, simulate_schedule
 from topoopt.fabric.fabric import Fabric
@@ -191,6 +192,11 @@ def rebuild(plan: Plan) -> Rebuilt:
         )
     strategy = family.read(plan.parallelization)  # type: ignore[arg-type]  # of its kind
     return Rebuilt(family, cluster, strategy, rebuild_fabric(plan), rebuild_schedule(plan.schedule))
+
+
+def problem_of(plan: Plan, rebuilt: Rebuilt) -> Problem[Any]:
+    """Return what a plan was sought for: its job and cluster, with the options and the seed."""
+    return Problem(rebuilt.family, rebuilt.cluster, plan.search.options, plan.seed)
 
 
 def rebuild_schedule(record: ScheduleRecord) -> Schedule:

@@ -29,7 +29,7 @@ from topoopt.fabric.represented import whole_tasks
 from topoopt.fabric.rounding import ROUNDED_UP
 from topoopt.fabric.transport import Transport
 from topoopt.fabrics.baseline import BaselineFabric
-from topoopt.problem.options import PACKET_SERVERS, SearchOptions
+from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.seeds import SEEDS
 
 PACKET_MODEL = "packet-3"
@@ -159,25 +159,24 @@ def confirmed_times(
     return Jitter(times, events)
 
 
-def states_packets(family: Family[P], options: SearchOptions, servers: int) -> bool:
+def states_packets(problem: Problem[Family[P]]) -> bool:
     """Say whether a plan states what packet trains take, on its network and on others.
 
     Parameters
     ----------
-    family : Family
+    problem : Problem
         Layouts send many times more messages, so theirs are asked for; and so is everything
-        on many servers, where the search says by default what is.
-    options : SearchOptions
-        Only the plain schedule and the order of devices are known to packet trains.
-    servers : int
+        on many servers, where the search says by default what is. Of schedules only the plain one
+        and the order of devices are known to packet trains.
 
     Returns
     -------
     bool
     """
+    options, servers = problem.options, problem.cluster.servers
     if servers == 1 or options.scheduling not in ("plain", "compute"):
         return False
-    small = isinstance(family, OperatorFamily) and servers <= PACKET_SERVERS
+    small = isinstance(problem.family, OperatorFamily) and servers <= PACKET_SERVERS
     return small or options.confirm == "packet"
 
 
