@@ -13,7 +13,8 @@ from pathlib import Path
 
 from codesign_base import InputError
 from topoopt.base.answers import read_answers, write_answers
-from topoopt.base.engine import LOCAL, Call, check_engine, run_jobs
+from topoopt.base.calls import Call
+from topoopt.base.engine import LOCAL, check_engine, run_jobs
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.codesign.once import optimize_once

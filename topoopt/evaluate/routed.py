@@ -25,8 +25,9 @@ from topoopt.fabric.loads import demand_of
 from topoopt.fabric.used_pairs import pairs_in_use
 from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.routing import Routing
-from topoopt.topology.finder import Ring, Topology
+from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
+from topoopt.topology.wiring import Ring
 
 # How often pairs of many servers are routed again where none alone can do better, for each server.
 _AGAIN = 32

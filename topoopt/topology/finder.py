@@ -35,10 +35,6 @@ from topoopt.topology.wiring import (
     labelled,
 )
 
-__all__ = [
-    "DegreeTooSmallError", "Ring", "Selection", "Topology", "find_topology", "topology_of",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False)
 class Topology:
