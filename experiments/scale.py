@@ -10,7 +10,8 @@ from topoopt.experiment import Experiment, Figures, Row, Table, listed, run_from
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of, values_of
 from topoopt.problem.prices import default_prices
 from topoopt.studies.topology_report import topology_report
-from topoopt.topology.finder import Selection, find_topology
+from topoopt.topology.choosing import Selection
+from topoopt.topology.finder import find_topology
 from topoopt.topology.zoo.registry import BuiltFabric
 
 ALLREDUCE_BYTES = 1e9

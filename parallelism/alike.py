@@ -264,9 +264,3 @@ def numbered(colour: Words) -> tuple[Ints, Ints]:
 def firsts(classes: Ints) -> Ints:
     """Return the first member of each class, of classes that are numbered by them."""
     return numbered(np.ascontiguousarray(classes).view(np.uint64))[1]
-
-
-__all__ = [
-    "BOTH", "READS", "SENDS", "Alike", "Classes", "Pattern", "Rows", "firsts", "hash_words",
-    "numbered", "refine", "words_of",
-]  # fmt: skip

@@ -357,17 +357,3 @@ def _terminate(processes: Sequence["BaseProcess"]) -> None:
         process.terminate()
     for process in processes:
         process.join()
-
-
-__all__ = [
-    "DIED",
-    "Call",
-    "Finished",
-    "Runner",
-    "WorkerDied",
-    "check_engine",
-    "in_order",
-    "iterate_jobs",
-    "open_workers",
-    "run_jobs",
-]

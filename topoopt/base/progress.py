@@ -15,8 +15,8 @@ class Progress:
     done, total : int
         Steps made and planned in this stage (total 0: bounded by time).
     best : float
-        Best score so far, seconds: an iteration time, or the mean of two where trains confirm
-        (``score`` of `topoopt.evaluate.problem.Problem`).
+        Best score so far, seconds: an iteration time, or a mean of two where transfers are taken
+        to yield in part (``yielding`` of `topoopt.evaluate.problem.Problem`).
     gained : float, optional
         Share by which the last tenth of the work improved it, where that decides when to stop.
     """

@@ -14,6 +14,7 @@ import numpy as np
 from codesign_base import InputError
 from codesign_base.arrays import Floats, Ints
 from parallelism.builder import TaskGraphBuilder
+from parallelism.search.forest import SplitCosts
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.throughput_bounds import least_link_bytes, within_hops
 from topoopt.bounds.collectives import GroupRates, farthest, group_sizes
@@ -27,7 +28,7 @@ from topoopt.bounds.port_uses import port_uses
 from topoopt.bounds.relaxation import Own, Wirings
 from topoopt.bounds.scheduled_terms import microbatch_terms, steady_terms
 from topoopt.bounds.space_terms import all_choices, trade_off
-from topoopt.bounds.tradeoff import SplitCosts, Terms, best_weights, weighted
+from topoopt.bounds.tradeoff import Terms, best_weights, weighted
 from topoopt.bounds.turns import span_and_chain
 from topoopt.fabric.rounding import ROUNDED_DOWN, ROUNDED_UP
 
@@ -287,8 +288,3 @@ def _task_hops(tasks: TaskGraph, chosen: Ints, degree: int) -> float:
     sent = tasks.passes[reduces] * tasks.size[reduces] * tasks.copies[reduces]
     collective = (group_sizes(tasks)[tasks.first[reduces]] - 1.0) * sent
     return least_link_bytes(demand, degree) + float(collective.sum())
-
-
-__all__ = [
-    "Bound", "Wirings", "scheduled_bound", "space_bound", "strategy_bound",
-]  # fmt: skip

@@ -111,7 +111,7 @@ def plan_bounds(
     PlanBounds
     """
     # A message is announced over at least one hop, and sent over it.
-    hops = 2.0 if fabric.transport.handshake else 1.0
+    hops = fabric.transport.ways
     schedule = schedule or Schedule.plain()
     steady = schedule.streaming
     tasks = tasks_over(fabric, tasks)

@@ -14,9 +14,10 @@ import numpy as np
 
 from codesign_base.arrays import Floats
 from parallelism.graph import ModelGraph
+from parallelism.search.forest import SplitCosts
 from topoopt.bounds.relaxation import Own, Shared
 from topoopt.bounds.space_terms import MOST_CUTS, add_rings, ancestors, apart_of, reachable
-from topoopt.bounds.tradeoff import SplitCosts, Terms
+from topoopt.bounds.tradeoff import Terms
 
 # Places of the heaviest path that bound an iteration of microbatches.
 _CUTS = 5

@@ -8,6 +8,7 @@ import numpy as np
 from codesign_base.arrays import Floats
 from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode, ModelGraph
+from parallelism.search.forest import SplitCosts
 from topoopt.bounds.relaxation import (
     Own,
     Shared,
@@ -17,7 +18,7 @@ from topoopt.bounds.relaxation import (
     own_costs,
     slice_shares,
 )
-from topoopt.bounds.tradeoff import SplitCosts, Terms
+from topoopt.bounds.tradeoff import Terms
 
 # Operators of the heaviest path whose backward passes divide the iteration.
 MOST_CUTS = 16

@@ -100,6 +100,3 @@ def best_weights(choices: SplitCosts, terms: Terms) -> tuple[float, Floats]:
         fresh = np.maximum(solved.x[:-1], 0.0)
         trials = [0.5 * (fresh / fresh.sum()) + 0.5 * weights]
     return best, weights
-
-
-__all__ = ["SplitCosts", "Terms", "best_weights", "least", "values", "weighted"]

@@ -67,7 +67,7 @@ def _wired(fabric: Fabric, tasks: TaskGraph) -> _Wired:
     out, into = network.out_rate()[:hosts], network.in_rate()[:hosts]
     distance = np.maximum(hop_distances(network)[:hosts, :hosts], 0)
     latency = float(network.latency.min(initial=np.inf)) if network.links else 0.0
-    lag = (2.0 if fabric.transport.handshake else 1.0) * latency
+    lag = fabric.transport.ways * latency
     rows = np.ones((4, group_sizes(tasks).size))
     for number, group in enumerate(tasks.groups):
         if len(group) > 1:

@@ -8,7 +8,6 @@ import typer
 
 from codesign_base import InputError
 from codesign_base.counted import counted
-from topoopt.base.progress import Progress
 from topoopt.base.text import table_lines
 from topoopt.cli import common
 from topoopt.problem.seeds import checked_seed
@@ -60,7 +59,7 @@ def what_if_command(
     from topoopt.fabric.simulate import score
     from topoopt.plan.plan import load_plan
     from topoopt.plan.rebuild import rebuild
-    from topoopt.studies.failures import fail_each, fail_randomly, single_cables
+    from topoopt.studies.failures import fail_each, fail_randomly
     from topoopt.studies.server_failures import fail_servers as kill_servers
     from topoopt.studies.workload import schedule_left_out
 
@@ -91,13 +90,7 @@ def what_if_command(
     if "steps" in built.family.refused:
         common.refuse_given(context, ("steps",), built.family.refused["steps"])
     both_ways = built.cluster.ports == "bidirectional"
-    if each_link:
-        trials = len(single_cables(built.fabric.network, both_ways))
-    with common.progress_reports(quiet) as report:
-
-        def progress(done: int, time: float) -> None:
-            report(Progress("failures", done, trials, time))
-
+    with common.progress_reports(quiet) as progress:
         if each_link:
             tasks = built.tasks()
             lost = fail_each(built.fabric, tasks, both_ways=both_ways, progress=progress)

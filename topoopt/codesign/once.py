@@ -18,8 +18,8 @@ from topoopt.base.version import installed_version
 from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import AnyFamily
 from topoopt.bounds.gap import how, plan_bounds
-from topoopt.codesign.compared import AnySearch, BaselineSearch
-from topoopt.codesign.expanded import faster_than_expander
+from topoopt.codesign.baseline_search import AnySearch, BaselineSearch
+from topoopt.codesign.from_expander import faster_than_expander
 from topoopt.codesign.question import PlanQuestion
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
@@ -204,8 +204,7 @@ def _packets(
 ) -> Confirmed[Any] | None:
     """Return what packet trains say of the best pair, whether or not they chose it."""
     problem: Problem[Any] = search.problem
-    stated = states_packets(problem.family, problem.options, problem.cluster.servers)
-    if problem.options.confirm == "packet" or not stated or result.interrupted:
+    if problem.options.confirm == "packet" or not states_packets(problem) or result.interrupted:
         return confirmed
     try:
         return confirm_pairs(problem, [result.best], progress)

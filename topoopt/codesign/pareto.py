@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from codesign_base import InfeasibleError, InputError
 from codesign_base.arguments import (
@@ -45,9 +45,6 @@ from topoopt.problem.units import (
     parse_latency,
     parse_port_rate,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _STORE = "topoopt-designs/2"
 

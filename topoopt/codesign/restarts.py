@@ -13,7 +13,8 @@ from pathlib import Path
 
 from codesign_base import InputError
 from topoopt.base.answers import read_answers, write_answers
-from topoopt.base.engine import LOCAL, Call, check_engine, run_jobs
+from topoopt.base.calls import Call
+from topoopt.base.engine import LOCAL, check_engine, run_jobs
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.codesign.once import optimize_once
@@ -21,7 +22,7 @@ from topoopt.codesign.question import PlanQuestion
 from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.plan.plan import Plan, parse_plan
 from topoopt.plan.records import Baseline
-from topoopt.search.restart_seeds import restart_seed
+from topoopt.problem.seeds import restart_seed
 from topoopt.search.search_state import StateFile
 
 CHECKPOINT_SCHEMA = "topoopt-checkpoint/2"

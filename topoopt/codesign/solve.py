@@ -6,7 +6,6 @@ from pathlib import Path
 from codesign_base import InputError
 from codesign_base.arguments import check_called, check_kind, check_path, several
 from topoopt.base.progress import ProgressCallback
-from topoopt.bounds.everything import AnyFamily
 from topoopt.codesign.once import optimize_once
 from topoopt.codesign.question import PlanQuestion
 from topoopt.codesign.restarts import co_optimize_with_restarts
@@ -93,8 +92,11 @@ def co_optimize(
     if checkpoint is not None:
         check_path("checkpoint", checkpoint)
     seed = checked_seed(seed)
-    check_options(job.family(1), options, checkpoint)
-    options = options.settled(job.family(1).kind, cluster.servers)
+    family = job.family(1)
+    options.check(family)
+    if checkpoint is not None and "checkpoint" in family.refused:
+        raise InputError(f"checkpoint is {str(checkpoint)!r}, but {family.refused['checkpoint']}")
+    options = options.settled(family.kind, cluster.servers)
     if baselines is None:
         baselines = usual_baselines(cluster.servers)
     names = "several names, such as ('fat-tree', 'expander')"
@@ -106,16 +108,3 @@ def co_optimize(
     if not alone:
         return co_optimize_with_restarts(asked, checkpoint=checkpoint, progress=progress)
     return optimize_once(asked, progress=progress)
-
-
-def check_options(family: AnyFamily, options: SearchOptions, checkpoint: str | Path | None) -> None:
-    """Refuse options that say nothing for a family.
-
-    Raises
-    ------
-    InputError
-        Naming the first.
-    """
-    options.check(family)
-    if checkpoint is not None and "checkpoint" in family.refused:
-        raise InputError(f"checkpoint is {str(checkpoint)!r}, but {family.refused['checkpoint']}")

@@ -136,9 +136,9 @@ def wire_tasks(
     rewirer: Rewirer[TaskGraph] = Rewirer(problem)
     pair = rewirer.wire(tasks, "task graph", weighted=True)
     assert pair is not None  # without a limit every pair is simulated
-    bound = strategy_bound(
-        tasks, cluster.degree, cluster.port_rate, _hops(pair.fabric) * cluster.hop_latency
-    )
+    # A message is announced over at least one hop, and sent over it.
+    lag = pair.fabric.transport.ways * cluster.hop_latency
+    bound = strategy_bound(tasks, cluster.degree, cluster.port_rate, lag)
     if bound.seconds <= 0.0:
         raise InfeasibleError(
             "the task graph computes and sends nothing, so any network is as good; give one that "
@@ -163,11 +163,6 @@ def wire_tasks(
 
 def _seconds(bound: Bound) -> float:
     return bound.seconds
-
-
-def _hops(fabric: Fabric) -> float:
-    # A message is announced over at least one hop, and sent over it.
-    return 2.0 if fabric.transport.handshake else 1.0
 
 
 def _compared(base: BaselineFabric, tasks: TaskGraph) -> ScoredFabric:

@@ -41,26 +41,20 @@ def drawn_topologies(cluster: Cluster, seed: int) -> tuple[Topology, ...]:
     odd = cluster.degree % 2 == 1 and cluster.degree > 2
     if cluster.port_model is not PortModel.BIDIRECTIONAL or not odd:
         return ()
-    rate, latency = cluster.port_rate, cluster.hop_latency
-    return tuple(
-        Topology(
-            replace(network, name="topoopt"), (), cluster.degree, 0, cluster.degree,
-            cluster.port_model, rate, latency,
-        )
-        for network in _best_drawn(cluster.servers, cluster.degree, rate, latency, seed)
-    )  # fmt: skip
+    drawn = _best_drawn(cluster, seed)
+    return tuple(Topology.wired(replace(network, name="topoopt"), cluster) for network in drawn)
 
 
 @lru_cache(maxsize=16)
-def _best_drawn(
-    servers: int, degree: int, rate: float, latency: float, seed: int
-) -> tuple[Network, ...]:
-    stream, everyone = expander_stream(seed), tuple(range(servers))
+def _best_drawn(cluster: Cluster, seed: int) -> tuple[Network, ...]:
+    servers, stream = cluster.servers, expander_stream(seed)
+    everyone = tuple(range(servers))
     drawn: list[tuple[float, float, Network]] = []
     for _ in range(_DRAWS):
         network, routes = random_regular(
-            servers, degree, rate, latency, stream, PortModel.BIDIRECTIONAL
-        )
+            servers, cluster.degree, cluster.port_rate, cluster.hop_latency, stream,
+            cluster.port_model,
+        )  # fmt: skip
         if not 2 < servers <= _DRAWN_UP_TO:
             # Nothing to choose by: routes of all pairs of thousands of servers fill memory.
             return (network,)

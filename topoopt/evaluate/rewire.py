@@ -249,7 +249,7 @@ class Rewirer(Generic[P]):
         if self.problem.yielding > 0.0 or self._many:
             return False
         cluster = self.cluster
-        lag = (2.0 if PACKETS.handshake else 1.0) * cluster.hop_latency
+        lag = PACKETS.ways * cluster.hop_latency
         bound = strategy_bound(tasks, cluster.degree, cluster.port_rate, lag).seconds
         return best.time <= (1.0 + gain) * bound
 

@@ -1,6 +1,6 @@
 """The fabrics of direct-connect topologies: routes of transfers and of rings by a routing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -27,6 +27,7 @@ from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
+from topoopt.topology.wiring import Ring
 
 # How often pairs of many servers are routed again where none alone can do better, for each server.
 _AGAIN = 32
@@ -72,13 +73,12 @@ def direct_fabric(
     rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for ring in topology.rings:
         rings.setdefault(ring.group, []).append(ring.members)
-    whole = [(r.members, r.generator) for r in topology.rings if len(r.group) == network.hosts]
     fabric = Fabric(
         "topoopt",
         network,
         routes,
         {group: tuple(orders) for group, orders in rings.items()},
-        allreduce_routes(network, whole, routing, on_demand=on_demand),
+        allreduce_routes(network, topology.rings, routing, on_demand=on_demand),
     )
     if routing not in (Routing.MCF, Routing.BALANCED):
         return fabric
@@ -167,7 +167,7 @@ def _routed_alike(one: Fabric, other: Fabric, tasks: TaskGraph) -> bool:
 
 def allreduce_routes(
     network: Network,
-    rings: Sequence[tuple[Sequence[int], int]],
+    rings: Iterable[Ring],
     routing: Routing,
     *,
     on_demand: bool = False,
@@ -178,9 +178,8 @@ def allreduce_routes(
     ----------
     network : Network
         Direct-connect.
-    rings : sequence of (sequence of int, int)
-        Orders and steps of the rings over all servers; those of steps have their places in
-        common, step 0 is a ring of no single step. There may be none.
+    rings : iterable of Ring
+        Of which those over all servers count; there may be none.
     routing : Routing
     on_demand : bool
         As in `direct_fabric`.
@@ -197,9 +196,11 @@ def allreduce_routes(
     if routing in (Routing.ECMP, Routing.BALANCED):
         return None
     make = Routes.on_demand if on_demand else Routes.of_all
-    if routing is Routing.MCF or not rings or any(step == 0 for _, step in rings):
+    whole = [ring for ring in rings if len(ring.members) == network.hosts]
+    steps = sorted({ring.generator for ring in whole})
+    if routing is Routing.MCF or not whole or steps[0] == 0:
         return make(network.hosts, partial(ecmp_routes, network))
-    steps, places = sorted({step for _, step in rings}), ring_places(*rings[0])
+    places = ring_places(whole[0].members, whole[0].generator)
     return make(network.hosts, partial(coin_change_routes, network, steps, places))
 
 

@@ -58,7 +58,8 @@ class Simulated:
     resolved : int
         Streams re-solved, a measure of what the simulation cost.
     near : bool
-        Whether completions were batched, because there are more than `MOST_CROSSINGS`.
+        Whether completions were batched, because there are more than `MOST_TRANSFERS` or
+        `MOST_CROSSINGS`.
     start : float64 array, shape (tasks,), optional
         When each task of one iteration starts, seconds; not of overlapping iterations.
     """

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.routing import Routing
-from topoopt.topology.finder import Ring, Topology
+from topoopt.topology.finder import Topology
+from topoopt.topology.wiring import Ring
 
 WiringKey = tuple[bytes, tuple[Ring, ...]]
 """What tells a topology apart: its links, and its rings."""

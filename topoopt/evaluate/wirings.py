@@ -11,9 +11,10 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import CHOSEN_UP_TO
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel
+from topoopt.topology.choosing import Selection
 from topoopt.topology.cycles import cycle_wirings, one_way_wirings
 from topoopt.topology.exchange_groups import exchange_groups, exchange_wirings
-from topoopt.topology.finder import Selection, Topology, find_topology
+from topoopt.topology.finder import Topology, find_topology
 from topoopt.topology.split import groups_by_load, main_traffic
 from topoopt.topology.totient import totient_permutations
 

@@ -11,8 +11,9 @@ from typing import Any
 from codesign_base.counted import counted
 from codesign_base.paths import make_directory
 from topoopt.base.atomic import write_text_atomically
+from topoopt.base.calls import Call, WorkerDied
 from topoopt.base.display import displayed
-from topoopt.base.engine import DIED, LOCAL, Call, WorkerDied, check_engine, iterate_jobs
+from topoopt.base.engine import DIED, LOCAL, check_engine, iterate_jobs
 from topoopt.experiment.cases import Outcome, ScriptCase, compute_case
 from topoopt.experiment.declaration import RESERVED_COLUMNS, Experiment, case_text
 from topoopt.experiment.figures import draw_figures

@@ -63,6 +63,11 @@ class Transport:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; give at least 1 packet")
 
+    @property
+    def ways(self) -> float:
+        """How often a message takes the latency of its path: to be announced, and to be sent."""
+        return 2.0 if self.handshake else 1.0
+
     def wire_bytes(self, size: Floats) -> Floats:
         """Return the bytes that messages take on a link: whole packets.
 
@@ -129,8 +134,7 @@ class Transport:
         float64 array
             Set-up, propagation, and the store-and-forward of one packet at each hop but one.
         """
-        ways = 2.0 if self.handshake else 1.0
-        return ways * latency + np.maximum(hops - 1.0, 0.0) * self.segment_bytes / rate
+        return self.ways * latency + np.maximum(hops - 1.0, 0.0) * self.segment_bytes / rate
 
 
 PACKETS = Transport()

@@ -44,7 +44,7 @@ class WindowedCircuits:
     forwarding : bool
         Whether servers forward for each other. If not, traffic flows over direct circuits only.
     ports : {"directed", "bidirectional"}
-        See `topoopt.problem.job.Cluster`.
+        See `topoopt.problem.cluster.Cluster`.
     transport : Transport
         Not htsim's.
 

@@ -31,3 +31,8 @@ class BaselineFabric:
     bandwidth: float
     note: str
     real: Callable[[], Fabric] | None = None
+
+    @property
+    def unmerged(self) -> AnyFabric:
+        """The fabric with each link of its own, made anew where `fabric` has merged ones."""
+        return self.fabric if self.real is None else self.real()

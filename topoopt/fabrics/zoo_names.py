@@ -266,5 +266,3 @@ _READ: dict[str, Callable[[str, str], object]] = {
     "ports": _one_of(GPUS, SERVERS),
 }
 _FIELDS = {"ports": "owner"}
-
-__all__ = ["GPUS", "SERVERS", "ZOO", "Entry", "entry_of", "even_grid", "is_zoo_name"]

@@ -96,7 +96,6 @@ def astra_sim_files(
     schedule = _Schedule(tasks, fabric, run, label)
     for task in schedule.order:
         schedule.add(task)
-    ways = 2.0 if fabric.transport.handshake else 1.0
     config = {
         "scheduling-policy": "FIFO",
         "endpoint-delay": 0,
@@ -108,11 +107,12 @@ def astra_sim_files(
         "all-reduce-implementation-custom": [f"{_ITERATION}/{_ITERATION}"],
         "local-mem-bw": 1,
     }  # fmt: skip
+    latency = fabric.transport.ways * float(network.latency.max(initial=0.0))
     lines = (
         "topology: [ FullyConnected ]",
         f"npus_count: [ {network.hosts} ]",
         f"bandwidth: [ {schedule.rate / GIBI!r} ]  # GB/s of 2^30 bytes",
-        f"latency: [ {ways * float(network.latency.max(initial=0.0)) * 1e9!r} ]  # ns",
+        f"latency: [ {latency * 1e9!r} ]  # ns",
     )
     files = {
         "network.yml": "".join(f"{line}\n" for line in lines).encode(),

@@ -1,28 +1,27 @@
 """The check of what a plan says of packet trains on its network."""
 
-from typing import Any
-
 from codesign_base import InputError
 from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.jitter import Jitter
 from topoopt.plan.arithmetic import SIMULATED, require_same
 from topoopt.plan.plan import Plan
-from topoopt.plan.rebuild import Rebuilt
+from topoopt.plan.rebuild import Rebuilt, problem_of
 from topoopt.search.confirm import NO_PACKET_TIME, PACKET_MODEL, confirmed_times, states_packets
 
 
 def check_packets(plan: Plan, rebuilt: Rebuilt) -> None:
     """Packet trains take the stated time, where they say one."""
     stored = (plan.packet_time_s, plan.packet_spread_s, plan.packet_model)
+    states = states_packets(problem_of(plan, rebuilt))
     if plan.packet_time_s is None or plan.packet_spread_s is None:
         if stored != (None, None, None):
             raise InputError("packet_time_s, packet_spread_s and packet_model belong together")
-        if not says_packets(plan, rebuilt) or plan.search.interrupted:
+        if not states or plan.search.interrupted:
             return
         if _again(plan, rebuilt) is not None:
             raise InputError("packet_time_s is null, but such plans state it")
         return
-    if not says_packets(plan, rebuilt):
+    if not states:
         raise InputError("packet_time_s is given, but such plans state none")
     if plan.packet_model != PACKET_MODEL:
         raise InputError(
@@ -42,9 +41,3 @@ def check_packets(plan: Plan, rebuilt: Rebuilt) -> None:
 def _again(plan: Plan, rebuilt: Rebuilt) -> Jitter | None:
     tasks, _ = ordered_tasks(rebuilt.fabric, rebuilt.tasks(), rebuilt.schedule)
     return confirmed_times(rebuilt.fabric, tasks, plan.seed)
-
-
-def says_packets(plan: Plan, rebuilt: Rebuilt) -> bool:
-    """Say whether such a plan states what packet trains take, if it was not interrupted."""
-    family: Any = rebuilt.family
-    return states_packets(family, plan.search.options, plan.cluster.servers)

@@ -14,6 +14,7 @@ from parallelism.transformers.family import LayoutFamily
 from routing.network import Network
 from routing.routes import EVERY_PAIR_UP_TO, Routes, tabled
 from topoopt.bounds.everything import AnyFamily
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.routed import allreduce_routes, transfer_router
 from topoopt.evaluate.scheduling import Simulated, simulate_schedule
 from topoopt.fabric.fabric import Fabric
@@ -134,7 +135,6 @@ def rebuild_fabric(plan: Plan) -> Fabric:
     if plan.routing not in set(Routing):
         raise InputError(f"routing is {plan.routing!r}; expected one of {', '.join(Routing)}")
     routing = Routing(plan.routing)
-    whole = [(r.order, r.generator) for r in plan.rings if len(r.order) == network.hosts]
     return Fabric(
         "topoopt",
         network,
@@ -149,7 +149,7 @@ def rebuild_fabric(plan: Plan) -> Fabric:
             None if listed is None else transfer_router(network, routing),
         ),
         {group: tuple(orders) for group, orders in ring_orders(plan.rings).items()},
-        allreduce_routes(network, whole, routing),
+        allreduce_routes(network, [ring.wired for ring in plan.rings], routing),
     )
 
 
@@ -192,6 +192,11 @@ def rebuild(plan: Plan) -> Rebuilt:
         )
     strategy = family.read(plan.parallelization)  # type: ignore[arg-type]  # of its kind
     return Rebuilt(family, cluster, strategy, rebuild_fabric(plan), rebuild_schedule(plan.schedule))
+
+
+def problem_of(plan: Plan, rebuilt: Rebuilt) -> Problem[Any]:
+    """Return what a plan was sought for: its job and cluster, with the options and the seed."""
+    return Problem(rebuilt.family, rebuilt.cluster, plan.search.options, plan.seed)
 
 
 def rebuild_schedule(record: ScheduleRecord) -> Schedule:

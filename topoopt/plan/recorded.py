@@ -25,8 +25,8 @@ from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import PriceTable
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_bytes, format_time
-from topoopt.topology.finder import Ring
 from topoopt.topology.ring_links import ring_links
+from topoopt.topology.wiring import Ring
 
 
 def price_notes(cluster: Cluster, compared: dict[str, Baseline], prices: PriceTable) -> list[str]:

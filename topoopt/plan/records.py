@@ -11,6 +11,7 @@ from parallelism.record_fields import STRICT, Amount, Count, Seconds, Whole
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from topoopt.problem.cluster import MAX_DEGREE
 from topoopt.problem.options import SearchOptions
+from topoopt.topology.wiring import Ring
 
 Parallelization = Annotated[StrategyRecord | LayoutRecord, Field(discriminator="kind")]
 JobRecord = Annotated[OperatorQuestion | LayoutQuestion, Field(discriminator="kind")]
@@ -71,6 +72,11 @@ class RingRecord:
     def group(self) -> tuple[int, ...]:
         """The servers, sorted."""
         return tuple(sorted(self.order))
+
+    @property
+    def wired(self) -> Ring:
+        """The ring that this is the record of."""
+        return Ring(tuple(self.order), self.generator)
 
 
 def ring_orders(rings: Iterable[RingRecord]) -> dict[tuple[int, ...], list[tuple[int, ...]]]:

@@ -12,7 +12,7 @@ from topoopt.plan.arithmetic import require_same
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.problem.routing import Routing
-from topoopt.topology.finder import Ring, Topology
+from topoopt.topology.finder import Topology
 
 # Route weights are sums of a few fractions.
 _WEIGHT = 1e-9
@@ -139,18 +139,8 @@ def _check_single_shortest(rebuilt: Rebuilt) -> None:
 
 
 def _topology(plan: Plan, rebuilt: Rebuilt) -> Topology:
-    cluster = rebuilt.cluster
-    rings = tuple(Ring(tuple(ring.order), ring.generator) for ring in plan.rings)
-    return Topology(
-        rebuilt.fabric.network,
-        rings,
-        cluster.degree,
-        plan.degree_allreduce,
-        plan.degree_transfer,
-        cluster.port_model,
-        cluster.port_rate,
-        cluster.hop_latency,
-    )
+    rings = tuple(ring.wired for ring in plan.rings)
+    return Topology.wired(rebuilt.fabric.network, rebuilt.cluster, rings, plan.degree_allreduce)
 
 
 def _check_name(plan: Plan, rebuilt: Rebuilt) -> None:

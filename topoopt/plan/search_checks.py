@@ -7,7 +7,7 @@ from topoopt.evaluate.schedule_search import BUCKETS_BYTES, fused_schedules
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.problem.schedule import ORDERED, Schedule
-from topoopt.search.restart_seeds import restart_seed
+from topoopt.problem.seeds import restart_seed
 
 # What a search of layouts counts; the first two are recomputed with the bound over all of them.
 LAYOUT_COUNTS = ("layouts", "fitting", "wired")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from codesign_base import InputError
-from topoopt.plan.compared_checks import check_baselines, check_costs, check_starts
+from topoopt.plan.baseline_checks import check_baselines, check_costs, check_starts
 from topoopt.plan.packet_checks import check_packets
 from topoopt.plan.parallelization_checks import check_parallelization, check_question
 from topoopt.plan.plan import Plan, load_plan

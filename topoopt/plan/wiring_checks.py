@@ -12,7 +12,7 @@ from topoopt.plan.recorded import degree_split, ring_edges, ring_key
 from topoopt.plan.records import RingRecord
 from topoopt.topology.ring_links import ring_links
 from topoopt.topology.totient import ring_places
-from topoopt.topology.wiring import Ring, labelled
+from topoopt.topology.wiring import labelled
 
 
 def check_ports(plan: Plan, rebuilt: Rebuilt) -> None:
@@ -84,7 +84,7 @@ def check_rings(plan: Plan, rebuilt: Rebuilt) -> None:
             if used[a, b] > network.multiplicity[network.link(a, b)]:
                 raise InputError(f"more rings use link {a}->{b} than it has cables")
 
-    rings = [Ring(tuple(r.order), r.generator) for r in plan.rings]
+    rings = [ring.wired for ring in plan.rings]
     for ring, again in zip(plan.rings, labelled(rings), strict=True):
         if ring.generator != again.generator:
             raise InputError(

@@ -63,7 +63,7 @@ def comparison_answer(comparison: Comparison) -> str:
 def comparison_facts(comparison: Comparison) -> list[tuple[str, str]]:
     """Return what was asked, as pairs of a name and words."""
     rate = format_bandwidth(comparison.fabrics[0].bandwidth_bytes_per_s)
-    steps = "placed layouts simulated" if family_noun(comparison.kind) == "layout" else "steps"
+    steps = "placed layouts simulated" if comparison.kind == "layouts" else "steps"
     return [
         ("Model", comparison.model),
         ("Servers", counted(comparison.servers, "server")),
@@ -113,7 +113,7 @@ def _reproduce(comparison: Comparison) -> Html:
     words += ["--fabrics", ",".join(others), "--seed", str(comparison.seed)]
     job = "--device, --batch-per-gpu, --optimizer"
     search = "--effort, --confirm, --schedule, --restarts"
-    if family_noun(comparison.kind) == "layout":
+    if comparison.kind == "layouts":
         job = "--global-batch, --device, --stack, the layouts considered"
         search = "--effort, --confirm, --schedule, --simulated"
     else:

@@ -11,7 +11,7 @@ from parallelism.operator_text import server_names
 from parallelism.taskgraph import Phase, TaskKind
 from topoopt.fabric.report import collective_noun
 from topoopt.problem.units import format_bytes
-from topoopt.report.evaluate import Evaluation
+from topoopt.report.evaluation import Evaluation
 
 MOST_ROWS = 16
 """Servers with lanes of their own."""

@@ -9,7 +9,7 @@ import numpy as np
 from codesign_base.counted import counted
 from parallelism.transformers.layout import Layout
 from topoopt.plan.ranks import Rank
-from topoopt.report.evaluate import Evaluation
+from topoopt.report.evaluation import Evaluation
 from topoopt.report.markup import Html, element
 from topoopt.report.rank_groups import RankGroups, rank_numbers, wires_of
 from topoopt.report.wiring import MOST_LINKS, label_step, seats_of, spot

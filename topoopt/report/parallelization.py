@@ -8,7 +8,7 @@ from parallelism.transformers.records import LayoutRecord
 from parallelism.transformers.schedules import SCHEDULE_WORDS
 from parallelism.transformers.text import order_text, stage_map_text
 from topoopt.problem.units import format_bytes, format_count, format_time
-from topoopt.report.evaluate import Evaluation
+from topoopt.report.evaluation import Evaluation
 from topoopt.report.layers import layer_names
 from topoopt.report.markup import Html, element, joined, number, table
 from topoopt.report.ranks import ranks_section

@@ -11,7 +11,7 @@ from topoopt.plan.summary import (
 from topoopt.problem.units import format_bytes, format_time
 from topoopt.report.answer import family_noun, plan_answer, plan_facts
 from topoopt.report.bars import Bar, BarPart, bar_table, fabric_cells, stacked_bar, times_text
-from topoopt.report.evaluate import simulate_again
+from topoopt.report.evaluation import simulate_again
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
 from topoopt.report.parallelization import parallelization_section

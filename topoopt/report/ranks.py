@@ -9,7 +9,7 @@ from parallelism.transformers.records import LayoutQuestion
 from topoopt.plan.plan import Plan
 from topoopt.plan.rank_groups import servers_of
 from topoopt.plan.ranks import Rank, ranks_of
-from topoopt.report.evaluate import Evaluation
+from topoopt.report.evaluation import Evaluation
 from topoopt.report.layout_map import MOST_SERVERS, layout_map
 from topoopt.report.markup import Html, element, joined, number, table
 from topoopt.report.rank_groups import RankGroups, kinds_of, rank_numbers

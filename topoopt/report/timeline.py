@@ -1,7 +1,7 @@
 """The timeline of an iteration, drawn from its lanes."""
 
 from topoopt.problem.units import format_time
-from topoopt.report.evaluate import Evaluation
+from topoopt.report.evaluation import Evaluation
 from topoopt.report.lanes import CLASSES, NANOSECONDS, Lane, Lanes, make_lanes
 from topoopt.report.markup import Html, data_script, element, joined
 from topoopt.report.wiring import zoom_buttons

@@ -5,7 +5,7 @@ import numpy as np
 from codesign_base.arrays import Floats
 from topoopt.fabric.report import collective_noun
 from topoopt.problem.units import format_bytes
-from topoopt.report.evaluate import Evaluation
+from topoopt.report.evaluation import Evaluation
 from topoopt.report.markup import Html, data_script, element, joined
 from topoopt.report.raster import blocks, cell_texts, colour, levels, png_uri
 

@@ -11,7 +11,7 @@ from parallelism.operator_text import server_names
 from topoopt.plan.plan import Plan
 from topoopt.plan.summary import ring_word, rings_reduce
 from topoopt.problem.units import format_bandwidth, format_bytes, format_time
-from topoopt.report.evaluate import Evaluation
+from topoopt.report.evaluation import Evaluation
 from topoopt.report.markup import Html, data_script, element, joined, number, table
 from topoopt.topology.ring_links import ring_links
 from topoopt.topology.totient import ring_places

@@ -25,16 +25,14 @@ from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter, jittered
 from topoopt.fabric.packets import expected_events, run_packets
-from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabric.represented import whole_tasks
 from topoopt.fabric.rounding import ROUNDED_UP
 from topoopt.fabric.transport import Transport
-from topoopt.problem.options import PACKET_SERVERS, SearchOptions
+from topoopt.fabrics.baseline import BaselineFabric
+from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.seeds import SEEDS
 
 PACKET_MODEL = "packet-3"
-PACKET_FINALISTS = 120
-"""The same where simulations with packet trains go on from them."""
 _RANKED = Transport(reconnect=True)
 # What long trains rank first may be first by chance: some plans take one of two courses, which
 # packet trains of several lengths show. Of many servers, or much traffic, short ones take minutes.
@@ -161,25 +159,24 @@ def confirmed_times(
     return Jitter(times, events)
 
 
-def states_packets(family: Family[P], options: SearchOptions, servers: int) -> bool:
+def states_packets(problem: Problem[Family[P]]) -> bool:
     """Say whether a plan states what packet trains take, on its network and on others.
 
     Parameters
     ----------
-    family : Family
+    problem : Problem
         Layouts send many times more messages, so theirs are asked for; and so is everything
-        on many servers, where the search says by default what is.
-    options : SearchOptions
-        Only the plain schedule and the order of devices are known to packet trains.
-    servers : int
+        on many servers, where the search says by default what is. Of schedules only the plain one
+        and the order of devices are known to packet trains.
 
     Returns
     -------
     bool
     """
+    options, servers = problem.options, problem.cluster.servers
     if servers == 1 or options.scheduling not in ("plain", "compute"):
         return False
-    small = isinstance(family, OperatorFamily) and servers <= PACKET_SERVERS
+    small = isinstance(problem.family, OperatorFamily) and servers <= PACKET_SERVERS
     return small or options.confirm == "packet"
 
 
@@ -242,17 +239,13 @@ def packet_times_in_turn(
         yield pair, times
 
 
-def packet_times_on(
-    fabric: AnyFabric, tasks: TaskGraph, real: Callable[[], Fabric] | None = None
-) -> Jitter | None:
+def packet_times_on(base: BaselineFabric, tasks: TaskGraph) -> Jitter | None:
     """Return the times of packet trains on a fabric to compare with.
 
     Parameters
     ----------
-    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
+    base : BaselineFabric
     tasks : TaskGraph
-    real : callable, optional
-        Returns the fabric with each link of its own, where `fabric` has merged ones.
 
     Returns
     -------
@@ -260,10 +253,9 @@ def packet_times_on(
         None of fabrics whose ports belong to GPUs, or that are rewired during the iteration: packet
         trains do not know these.
     """
-    if not isinstance(fabric, Fabric):
-        return None
+    fabric = base.unmerged
     # The same copies for every seed of a search: fabrics do not depend on it.
-    return confirmed_times(fabric if real is None else real(), tasks, 0)
+    return confirmed_times(fabric, tasks, 0) if isinstance(fabric, Fabric) else None
 
 
 def _ordered(problem: Problem[Family[P]], pair: Pair[P]) -> TaskGraph:

@@ -7,6 +7,8 @@ from topoopt.evaluate.pair import Pair
 
 FINALISTS = 8
 """Best pairs that a search keeps for confirmation."""
+PACKET_FINALISTS = 120
+"""The same where simulations with packet trains go on from them."""
 
 
 def finalists(

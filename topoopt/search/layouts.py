@@ -29,7 +29,7 @@ from topoopt.search.placed_times import (
     ideal_s,
     placed_on_switch,
 )
-from topoopt.search.result import Compared, SearchResult
+from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
 from topoopt.search.survey import Candidate, Survey, data_across, diverse, of_depth, survey
@@ -361,7 +361,7 @@ class LayoutSearch:
         result: SearchResult[Placement],
         number: int,
         progress: ProgressCallback | None = None,
-    ) -> Compared[Placement]:
+    ) -> BestOnBaseline[Placement]:
         """Simulate the placed layouts on another fabric, those fastest on the ideal switch first.
 
         Parameters
@@ -375,13 +375,13 @@ class LayoutSearch:
 
         Returns
         -------
-        Compared
+        BestOnBaseline
         """
         halves: list[Fastest] = [half.result(hear=True) for half in self._compared[number]]
         bounded, time, which = min(halves)
         if progress:
             progress(Progress(base.fabric.name, 1, 1, time))
-        return Compared(self._tried()[which][0], time, bounded)
+        return BestOnBaseline(self._tried()[which][0], time, bounded)
 
     def compare_with(self, bases: Sequence[BaselineFabric]) -> None:
         """Begin what `best_on` returns for several fabrics.

@@ -11,13 +11,13 @@ from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
 from topoopt.search.again import judged, one_path, search_again
-from topoopt.search.compared import best_compared, origin_of
 from topoopt.search.confirm import screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.methods import search_for
+from topoopt.search.on_baseline import best_on_baseline, origin_of
 from topoopt.search.packet_moves import PacketMoves
-from topoopt.search.result import Compared, SearchResult
+from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
 from topoopt.search.yielding import YIELDING
@@ -147,7 +147,7 @@ class OperatorSearch:
         result: SearchResult,
         number: int,
         progress: ProgressCallback | None = None,
-    ) -> Compared[Strategy]:
+    ) -> BestOnBaseline[Strategy]:
         """Search the best strategy for a fabric to compare with.
 
         Parameters
@@ -161,9 +161,9 @@ class OperatorSearch:
 
         Returns
         -------
-        Compared
+        BestOnBaseline
         """
-        return best_compared(self.search, base, result, number, progress)
+        return best_on_baseline(self.search, base, result, number, progress)
 
     def origin_of(self, strategy: Strategy, result: SearchResult) -> str:
         """Say where a strategy comes from: "plan", the name of a usual one, or "search".

@@ -22,7 +22,7 @@ from parallelism.search.seeds import (
 from parallelism.search.slices import all_sliced, all_together
 from parallelism.strategy import Strategy
 from topoopt.base.side_by_side import in_twos
-from topoopt.bounds.relaxation import Wirings
+from topoopt.bounds.everything import wirings_of
 from topoopt.bounds.space_terms import trade_off
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.scoring import MADE_WORK, Scorer
@@ -270,12 +270,8 @@ def _part_seconds(search: Search, index: int, parts: int) -> float:
 
 def _traded(search: Search) -> list[Strategy]:
     """Return the best degrees under additive costs of several weights, placed."""
-    cluster, builder, space = search.cluster, search.builder, search.space
-    wirings = Wirings(
-        cluster.servers, cluster.degree, cluster.port_rate, cluster.hop_latency,
-        search.problem.family.memory_limit,
-    )  # fmt: skip
-    choices, terms = trade_off(builder, wirings)
+    builder, space = search.builder, search.space
+    choices, terms = trade_off(builder, wirings_of(search.problem.family, search.cluster))
     compute, network = (terms.names.index(name) for name in ("compute", "network"))
     found = []
     for weight in _WEIGHTS:

@@ -8,7 +8,7 @@ from topoopt.evaluate.pair import Pair
 from topoopt.fabric.jitter import Jitter
 
 
-class Compared(NamedTuple, Generic[P]):
+class BestOnBaseline(NamedTuple, Generic[P]):
     """The best parallelization found for a fabric to compare with.
 
     ``time`` is in seconds. Of what is ``bounded`` the simulation took too much work, and the time

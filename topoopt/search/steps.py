@@ -32,8 +32,7 @@ from topoopt.fabric.transport import PACKETS
 from topoopt.problem.budget import Budget
 from topoopt.problem.effort import Effort
 from topoopt.problem.routing import Routing
-from topoopt.search.confirm import PACKET_FINALISTS
-from topoopt.search.finalists import FINALISTS, finalists
+from topoopt.search.finalists import FINALISTS, PACKET_FINALISTS, finalists
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import SearchState
@@ -266,9 +265,7 @@ class Search:
         """What no plan is faster than, where devices work in the plain order."""
         if not self.options.plain_orders:
             return None
-        return everything_bound(
-            self.problem.family, self.cluster, hops=2.0 if PACKETS.handshake else 1.0
-        )
+        return everything_bound(self.problem.family, self.cluster, hops=PACKETS.ways)
 
     def exhausted(self, time: float) -> bool:
         """Say whether no plan is faster than a pair by as much as a stage must gain to go on.

@@ -13,12 +13,13 @@ from parallelism.operator_family import OperatorFamily
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
 from routing.network import Network
-from routing.paths import USUAL_PATHS, USUAL_SLACK, ecmp_routes, k_shortest_routes
 from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.routed import NAMED, transfer_router
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel
+from topoopt.problem.routing import Routing
 
 _MOST_PAIRS = 100_000
 
@@ -74,11 +75,10 @@ def circulant_fabrics(cluster: Cluster) -> list[tuple[tuple[int, ...], str, Fabr
         group = tuple(range(n))
         rings = tuple(tuple(step * i % n for i in range(n)) for step in steps if gcd(step, n) == 1)
         given = {group: rings} if rings and n > 1 else {}
-        found.append((steps, "ecmp", Fabric("circulant", network, ecmp_routes(network), given)))
-        if degree > 1:
-            # On a single ring there is one path.
-            routes = k_shortest_routes(network, USUAL_PATHS, slack=USUAL_SLACK)
-            found.append((steps, "k-shortest", Fabric("circulant", network, routes, given)))
+        # On a single ring there is one path.
+        for routing in NAMED if degree > 1 else (Routing.ECMP,):
+            routes = transfer_router(network, routing)()
+            found.append((steps, routing.value, Fabric("circulant", network, routes, given)))
     return found
 
 

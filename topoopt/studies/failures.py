@@ -1,6 +1,5 @@
 """What an iteration costs after cables fail: drawn at random, or each in turn."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +9,7 @@ from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
 from parallelism.taskgraph import TaskGraph
 from routing.network import Network
+from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.fabric.used_pairs import listing
@@ -176,7 +176,7 @@ def fail_randomly(
     seed: int = 0,
     both_ways: bool = False,
     ports: bool = False,
-    progress: Callable[[int, float], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> FailureTrials:
     """Simulate an iteration after random failures of cables or ports, under each repair.
 
@@ -193,7 +193,7 @@ def fail_randomly(
     ports : bool
         Ports fail rather than cables; see `random_ports`.
     progress : callable, optional
-        Called with the number of trials done, and the shortest time of the last in seconds.
+        Told after each trial, with the shortest time of it.
 
     Returns
     -------
@@ -220,7 +220,7 @@ def fail_randomly(
                 times[how].append(seconds)
             failed.append(cables)
             if progress:
-                progress(trial + 1, min(row))
+                progress(Progress("failures", trial + 1, trials, min(row)))
     except KeyboardInterrupt:
         if not failed:
             raise
@@ -257,7 +257,7 @@ def fail_each(
     tasks: TaskGraph,
     *,
     both_ways: bool = False,
-    progress: Callable[[int, float], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> list[LostCable]:
     """Simulate an iteration without each cable in turn, under the repair that is fastest there.
 
@@ -277,9 +277,10 @@ def fail_each(
         so far.
     """
     network = fabric.network
+    links = np.flatnonzero((network.source < network.target) | (not both_ways))
     found: list[LostCable] = []
     try:
-        for link in single_cables(network, both_ways):
+        for link in links.tolist():
             source, target = int(network.source[link]), int(network.target[link])
             dead = [link, network.link(target, source)] if both_ways else [link]
             survivors = fail_cables(network, np.array(dead, dtype=np.int64))
@@ -288,19 +289,12 @@ def fail_each(
             cables = int(network.multiplicity[link])
             found.append(LostCable(source, target, cables, REPAIRS[best], times[best]))
             if progress:
-                progress(len(found), times[best])
+                progress(Progress("failures", len(found), links.size, times[best]))
     except KeyboardInterrupt:
         if not found:
             raise
     # Times that differ by rounding alone do not decide what comes first.
     return sorted(found, key=lambda lost: (-float(f"{lost.time_s:.9g}"), lost.source, lost.target))
-
-
-def single_cables(network: Network, both_ways: bool) -> list[int]:
-    """Return the links that `fail_each` takes a cable of, ascending."""
-    links = np.arange(network.links)
-    chosen: list[int] = links[(network.source < network.target) | (not both_ways)].tolist()
-    return chosen
 
 
 def _time(fabric: Fabric, tasks: TaskGraph, survivors: Survivors, how: str) -> float:

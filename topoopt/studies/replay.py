@@ -9,9 +9,9 @@ from codesign_base.paths import exists
 from parallelism.reading import parse_json, read_text
 from routing.merging import merge_equivalent_links
 from routing.network import Network
-from routing.paths import USUAL_PATHS, USUAL_SLACK, ecmp_routes, k_shortest_routes, shortest_routes
+from routing.paths import shortest_routes
 from routing.routes import Routes
-from topoopt.evaluate.routed import allreduce_routes
+from topoopt.evaluate.routed import allreduce_routes, transfer_router
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import Transport
 from topoopt.plan.document import Document, kind_of
@@ -286,11 +286,9 @@ def _kind(path: Path) -> Document:
 
 def _routed(network: Network, way: Routing, transport: Transport, seed: int) -> Fabric:
     """Route a network as plans are routed."""
-    if way is Routing.ECMP:
-        routes = ecmp_routes(network)
-    elif way is Routing.K_SHORTEST:
-        routes = k_shortest_routes(network, USUAL_PATHS, slack=USUAL_SLACK)
-    else:
+    if way is Routing.SINGLE:
         routes = shortest_routes(network, seed=seed)
+    else:
+        routes = transfer_router(network, way)()
     rings = allreduce_routes(network, (), way) if network.switches == 0 else None
     return Fabric(network.name, network, routes, {}, rings, transport)

@@ -10,6 +10,7 @@ from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from routing.network import Network
 from routing.paths import ecmp_routes
+from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.routed import no_network
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
@@ -246,7 +247,7 @@ def fail_servers(
     *,
     steps: int = 200,
     seed: int = 0,
-    progress: Callable[[int, float], None] | None = None,
+    progress: ProgressCallback | None = None,
 ) -> ServerTrials:
     """Plan a job again after random servers died.
 
@@ -262,7 +263,7 @@ def fail_servers(
     seed : int
         Of draws and searches.
     progress : callable, optional
-        Called with the number of trials done, and the shortest time of the last in seconds.
+        Told after each trial, with the shortest time of it.
 
     Returns
     -------
@@ -300,7 +301,8 @@ def fail_servers(
                 known[dead] = _without(job, dead, alternatives, rewired)
             drawn.append(known[dead])
             if progress:
-                progress(trial + 1, min(drawn[-1].times.values()))
+                least = min(drawn[-1].times.values())
+                progress(Progress("failures", trial + 1, trials, least))
     except KeyboardInterrupt:
         if not drawn:
             raise

@@ -14,6 +14,7 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.taskgraph import Group, Traffic
 from routing.network import Network
+from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel, port_model
 from topoopt.topology.cables import check_rates
 from topoopt.topology.choosing import RingChooser, Selection, selection_named
@@ -33,10 +34,6 @@ from topoopt.topology.wiring import (
     is_strongly_connected,
     labelled,
 )
-
-__all__ = [
-    "DegreeTooSmallError", "Ring", "Selection", "Topology", "find_topology", "topology_of",
-]  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +71,20 @@ class Topology:
     bandwidth: float
     latency: float
     matching_gap: float = 0.0
+
+    @classmethod
+    def wired(
+        cls,
+        network: Network,
+        cluster: Cluster,
+        rings: tuple[Ring, ...] = (),
+        degree_allreduce: int = 0,
+    ) -> "Topology":
+        """Return a network that the ports of a cluster are wired as, whatever wired them."""
+        return cls(
+            network, rings, cluster.degree, degree_allreduce, cluster.degree - degree_allreduce,
+            cluster.port_model, cluster.port_rate, cluster.hop_latency,
+        )  # fmt: skip
 
     @property
     def generators(self) -> dict[tuple[int, ...], tuple[int, ...]]:

@@ -9,15 +9,8 @@ import engine_jobs
 import pytest
 
 from codesign_base import InputError
-from topoopt.base.engine import (
-    Call,
-    WorkerDied,
-    _born_deaf,
-    in_order,
-    iterate_jobs,
-    open_workers,
-    run_jobs,
-)
+from topoopt.base.calls import Call, WorkerDied
+from topoopt.base.engine import _born_deaf, in_order, iterate_jobs, open_workers, run_jobs
 
 
 def calls(function, count=4, **arguments):

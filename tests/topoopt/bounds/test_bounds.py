@@ -16,7 +16,8 @@ from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.taskgraph import traffic_of
 from routing.network import Network
 from routing.paths import ecmp_routes
-from topoopt.bounds.bounds import Wirings, space_bound, strategy_bound
+from topoopt.bounds.bounds import space_bound, strategy_bound
+from topoopt.bounds.relaxation import Wirings
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.topology.network_json import network_graph

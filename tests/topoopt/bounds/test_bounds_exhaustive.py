@@ -13,8 +13,9 @@ from parallelism.search.space import legal_degrees
 from parallelism.strategy import OperatorConfig, Strategy
 from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes
-from topoopt.bounds.bounds import Wirings, space_bound, strategy_bound
+from topoopt.bounds.bounds import space_bound, strategy_bound
 from topoopt.bounds.gap import plan_bounds
+from topoopt.bounds.relaxation import Wirings
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.problem.cluster import Cluster

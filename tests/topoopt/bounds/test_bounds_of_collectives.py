@@ -15,9 +15,10 @@ from small_cases import BATCH, FakeCompute, FakeServer, jobs
 
 from parallelism.builder import TaskGraphBuilder
 from parallelism.taskgraph import TaskGraph
-from topoopt.bounds.bounds import Wirings, space_bound, strategy_bound
+from topoopt.bounds.bounds import space_bound, strategy_bound
 from topoopt.bounds.collectives import farthest, least_member_bytes, link_bytes_each
 from topoopt.bounds.port_uses import port_uses
+from topoopt.bounds.relaxation import Wirings
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score

@@ -16,8 +16,9 @@ from parallelism.graph import Mode, ModelGraph
 from parallelism.iterations import carried_edges, edges_of
 from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.taskgraph import TaskKind
-from topoopt.bounds.bounds import Wirings, scheduled_bound, strategy_bound
+from topoopt.bounds.bounds import scheduled_bound, strategy_bound
 from topoopt.bounds.critical import Least, span_of
+from topoopt.bounds.relaxation import Wirings
 from topoopt.bounds.turns import MOST_TURNS, longest_turn, turns
 
 

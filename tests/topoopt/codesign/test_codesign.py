@@ -20,7 +20,7 @@ import topoopt as to
 from topoopt.bounds.everything import everything_bound
 from topoopt.evaluate.setting import setting
 from topoopt.problem.options import SearchOptions
-from topoopt.topology.finder import DegreeTooSmallError
+from topoopt.topology.wiring import DegreeTooSmallError
 
 DATA = Path(os.environ.get("TOPOOPT_DATA") or Path(__file__).parents[3] / ".." / "shared" / "data")
 MEASURED = DATA / "measured"

@@ -11,7 +11,7 @@ import topoopt.codesign.restarts
 from codesign_base import InputError
 from topoopt import Cluster, Job, co_optimize, verify_plan
 from topoopt.problem.options import SearchOptions
-from topoopt.search.restart_seeds import restart_seed
+from topoopt.problem.seeds import restart_seed
 
 JOB = Job(small_dlrm(2, bottom_layers=1, top_layers=1))
 CLUSTER = Cluster(servers=4, degree=2, bandwidth="10Gbps")

@@ -17,8 +17,9 @@ from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.iterations import edges_of
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
-from topoopt.bounds.bounds import Wirings, scheduled_bound, strategy_bound
+from topoopt.bounds.bounds import scheduled_bound, strategy_bound
 from topoopt.bounds.gap import plan_bounds
+from topoopt.bounds.relaxation import Wirings
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.evaluate import schedule_search
 from topoopt.evaluate.problem import Problem

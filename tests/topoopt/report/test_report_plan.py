@@ -32,7 +32,7 @@ from topoopt.problem.units import (
 )
 from topoopt.report import render_report, write_report
 from topoopt.report.answer import plan_facts
-from topoopt.report.evaluate import simulate_again
+from topoopt.report.evaluation import simulate_again
 from topoopt.report.lanes import Segment, make_lanes, pack, shown_servers
 from topoopt.report.layers import layer_names
 from topoopt.report.reproduce import plan_command_line

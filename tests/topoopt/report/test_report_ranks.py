@@ -30,7 +30,7 @@ from topoopt.plan.rank_groups import groups_along
 from topoopt.plan.ranks import Rank, ranks_of
 from topoopt.problem.job import nvlink_server
 from topoopt.report import layout_map, render_report
-from topoopt.report.evaluate import simulate_again
+from topoopt.report.evaluation import simulate_again
 from topoopt.report.rank_groups import kinds_of, wires_of
 
 DEGREES = st.sampled_from([1, 2, 4])

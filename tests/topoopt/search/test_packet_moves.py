@@ -25,9 +25,9 @@ from topoopt.problem.effort import EFFORTS
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
 from topoopt.search import confirm
-from topoopt.search.confirm import PACKET_FINALISTS, packet_time, screened
+from topoopt.search.confirm import packet_time, screened
 from topoopt.search.driver import run
-from topoopt.search.finalists import FINALISTS
+from topoopt.search.finalists import FINALISTS, PACKET_FINALISTS
 from topoopt.search.methods import SEARCHES, search_for
 from topoopt.search.packet_moves import PacketMoves, moves_work
 from topoopt.search.steps import Search

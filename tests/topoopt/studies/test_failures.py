@@ -14,6 +14,7 @@ from codesign_base import InfeasibleError, InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from routing.paths import ecmp_routes
+from topoopt.base.progress import Progress
 from topoopt.cli.app import app
 from topoopt.fabric import Fabric, score
 from topoopt.problem.options import SearchOptions
@@ -143,8 +144,9 @@ def test_an_interrupt_keeps_the_trials_so_far() -> None:
     fabric = circulant(8, (1, 3))
     tasks = TaskGraph.from_lists(8, [(T, 0, 4, 1.0, 0.0)], [])
 
-    def stop(done: int, time: float) -> None:
-        if done == 3:
+    def stop(made: Progress) -> None:
+        assert made.total == 50
+        if made.done == 3:
             raise KeyboardInterrupt
 
     assert len(fail_randomly(fabric, tasks, 1, 50, progress=stop).cables) == 3
@@ -171,8 +173,9 @@ def test_each_cable_fails_once_as_when_it_is_drawn(both_ways) -> None:
     for cables, time in zip(drawn.cables, drawn.best, strict=True):
         assert times[int(network.source[cables[0]]), int(network.target[cables[0]])] == time
 
-    def stop(done: int, time: float) -> None:
-        if done == 3:
+    def stop(made: Progress) -> None:
+        assert made.total == len(found)
+        if made.done == 3:
             raise KeyboardInterrupt
 
     assert len(fail_each(fabric, tasks, both_ways=both_ways, progress=stop)) == 3

@@ -17,6 +17,7 @@ from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode
 from parallelism.strategy import OperatorConfig, Strategy, check_legal
 from routing.network import Network
+from topoopt.base.progress import Progress
 from topoopt.cli.app import app
 from topoopt.fabric import score
 from topoopt.plan.rebuild import rebuild
@@ -181,9 +182,9 @@ def test_what_does_not_fit_is_said() -> None:
 
 def test_random_servers() -> None:
     built = rebuild(shared_bidirectional_plan())
-    reports: list[int] = []
-    found = fail_servers(built, 1, 8, steps=3, seed=2, progress=lambda n, _: reports.append(n))
-    assert reports == list(range(1, 9))
+    reports: list[Progress] = []
+    found = fail_servers(built, 1, 8, steps=3, seed=2, progress=reports.append)
+    assert [(made.done, made.total) for made in reports] == [(k, 8) for k in range(1, 9)]
     assert len(found.trials) == 8
     for trial in found.trials:
         assert trial == after_servers(built, trial.dead, steps=3, seed=2)
@@ -193,8 +194,8 @@ def test_random_servers() -> None:
         with pytest.raises(InputError):
             fail_servers(built, bad[0], bad[1], steps=bad[2])
 
-    def stop(done: int, _: float) -> None:
-        if done == 2:
+    def stop(made: Progress) -> None:
+        if made.done == 2:
             raise KeyboardInterrupt
 
     assert len(fail_servers(built, 1, 8, steps=3, progress=stop).trials) == 2

@@ -18,9 +18,10 @@ from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
 from topoopt.topology.choosing import RingChooser, Selection
 from topoopt.topology.circulants import circulant_distances
-from topoopt.topology.finder import DegreeTooSmallError, Topology, find_topology
+from topoopt.topology.finder import Topology, find_topology
 from topoopt.topology.network_json import network_graph
 from topoopt.topology.totient import ring_places
+from topoopt.topology.wiring import DegreeTooSmallError
 
 
 def random_traffic(seed: int, n: int) -> Traffic:

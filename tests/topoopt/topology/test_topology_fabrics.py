@@ -11,8 +11,8 @@ from routing.merging import merge_equivalent_links
 from topoopt.problem.fat_tree_sizes import fat_tree_size
 from topoopt.problem.ports import PortModel
 from topoopt.topology.fabrics import fat_tree, ideal_switch, random_regular
-from topoopt.topology.finder import DegreeTooSmallError
 from topoopt.topology.network_json import network_graph
+from topoopt.topology.wiring import DegreeTooSmallError
 
 
 def test_the_ideal_switch_has_two_links_a_pair() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from codesign_base import InfeasibleError, InputError
 from parallelism.taskgraph import Traffic
 from topoopt.problem.ports import PortModel
-from topoopt.topology.finder import DegreeTooSmallError, Topology, find_topology
+from topoopt.topology.finder import Topology, find_topology
 from topoopt.topology.network_json import network_graph
 from topoopt.topology.split import (
     degree_for_allreduce,
@@ -22,6 +22,7 @@ from topoopt.topology.split import (
     ports_by_server,
     ports_by_total,
 )
+from topoopt.topology.wiring import DegreeTooSmallError
 
 
 def traffic_from(

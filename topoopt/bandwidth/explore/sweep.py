@@ -25,7 +25,8 @@ from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.solve.diagnose import check_problem
 from topoopt.bandwidth.solve.question import Question
 from topoopt.bandwidth.solve.solver import Solution, solve
-from topoopt.base.engine import Call, in_order, open_workers
+from topoopt.base.calls import Call
+from topoopt.base.engine import in_order, open_workers
 
 CHUNK = 64
 ROUND = 8  # chunks

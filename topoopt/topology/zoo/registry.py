@@ -17,8 +17,8 @@ from topoopt.topology.cables import check_degree
 from topoopt.topology.expander import random_regular_cables
 from topoopt.topology.fabrics import ideal_switch
 from topoopt.topology.fat_tree import fat_tree_network
-from topoopt.topology.finder import Ring, find_topology
-from topoopt.topology.wiring import Wiring
+from topoopt.topology.finder import find_topology
+from topoopt.topology.wiring import Ring, Wiring
 from topoopt.topology.zoo.blocks import BuildingBlock, read_blocks
 from topoopt.topology.zoo.cayley import cayley
 from topoopt.topology.zoo.dragonfly import dragonfly

@@ -14,7 +14,7 @@ from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabric.rotated import for_each
 
 
-def compared_scorer(
+def baseline_scorer(
     problem: Problem[Family[P]], fabric: AnyFabric, parallelization: P
 ) -> Scorer[P]:
     """Return what says how long a parallelization takes on a fabric to compare with.
@@ -63,7 +63,7 @@ def in_other_buckets(
         Only of a `Fabric` it is known when gradients are ready.
     parallelization : P
     took : Took
-        What `compared_scorer` says.
+        What `baseline_scorer` says.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def in_other_buckets(
     tasks = plain.family.represented(parallelization)
     if packet_bucket(tasks, family.packet_bytes) is None:
         return took
-    scorer = compared_scorer(plain, fabric, parallelization)
+    scorer = baseline_scorer(plain, fabric, parallelization)
     if not isinstance(fabric, Fabric):
         time = scorer(parallelization, took.seconds)
         return Took(time, scorer.bounded, scorer.near) if time < took.seconds else took

@@ -6,18 +6,16 @@ from typing import Any
 from codesign_base import InputError
 from parallelism.operator_family import OperatorFamily
 from parallelism.strategy import Strategy
-from topoopt.evaluate.comparing import Took, compared_scorer, in_other_buckets
-from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.baseline_scores import Took, baseline_scorer, in_other_buckets
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.plan.arithmetic import SIMULATED, require_same
-from topoopt.plan.packet_checks import says_packets
 from topoopt.plan.parallelization_checks import check_origin, check_record, named_of
 from topoopt.plan.plan import Plan
-from topoopt.plan.rebuild import Rebuilt
+from topoopt.plan.rebuild import Rebuilt, problem_of
 from topoopt.plan.recorded import reconfiguration_record
 from topoopt.problem.prices import PriceTable, direct_connect_cost
-from topoopt.search.confirm import packet_times_on
+from topoopt.search.confirm import packet_times_on, states_packets
 from topoopt.search.methods import SEARCHES, search_for
 from topoopt.search.starts import SLOW_START, USUAL, start_pair
 from topoopt.search.steps import Search
@@ -37,7 +35,7 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
     family = rebuilt.family
     if not isinstance(family, OperatorFamily):
         return
-    problem = Problem(family, rebuilt.cluster, plan.search.options, plan.seed).fused
+    problem = problem_of(plan, rebuilt).fused
     rewirer = Rewirer(problem)
     near = rewirer.tolerance
     for name, stored in plan.named_strategies_s.items():
@@ -104,8 +102,8 @@ def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
     prices = PriceTable.from_dict(plan.prices)
     family: Any = rebuilt.family
     asked = plan.search.options.reconfiguration
-    problem: Problem[Any] = Problem(family, rebuilt.cluster, plan.search.options, plan.seed).fused
-    packet_stated = says_packets(plan, rebuilt)
+    problem = problem_of(plan, rebuilt).fused
+    packet_stated = states_packets(problem)
     for name, record in plan.baselines.items():
         base = baseline_fabric(name, rebuilt.cluster, prices, plan.seed, asked)
         if record.reconfiguration != reconfiguration_record(base.fabric):
@@ -118,7 +116,7 @@ def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
             raise InputError(f"the {family.noun} of {name}: {error}") from None
         check_record(record.parallelization, strategy, family)
         check_origin(record.origin, strategy, plan, rebuilt)
-        scorer = compared_scorer(problem.plain, base.fabric, strategy)
+        scorer = baseline_scorer(problem.plain, base.fabric, strategy)
         took = Took(scorer(strategy), scorer.bounded, False)
         time, bounded, _ = in_other_buckets(problem.plain, base.fabric, strategy, took)
         if bounded != record.bounded:
@@ -126,7 +124,7 @@ def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
         require_same(f"iteration_time_s of {name}", record.iteration_time_s, time, SIMULATED)
         packets = None
         if packet_stated and (record.packet_time_s is not None or not plan.search.interrupted):
-            packets = packet_times_on(base.fabric, family.build(strategy), base.real)
+            packets = packet_times_on(base, family.build(strategy))
         if packets is not None and record.packet_time_s is not None:
             stated = f"packet_time_s of {name}"
             require_same(stated, record.packet_time_s, packets.mean, SIMULATED)

@@ -15,7 +15,7 @@ from parallelism.builder_rows import PortLoad
 from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
 from topoopt.base.progress import Progress, ProgressCallback
-from topoopt.evaluate.comparing import Took, compared_scorer, in_other_buckets
+from topoopt.evaluate.baseline_scores import Took, baseline_scorer, in_other_buckets
 from topoopt.evaluate.least_times import sent_seconds
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
@@ -27,7 +27,7 @@ from topoopt.problem.routing import Routing
 from topoopt.search.confirm import fastest_in_packets, packet_times_in_turn, screened
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
-from topoopt.search.result import Compared, SearchResult
+from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.steps import Search
 from topoopt.search.yielding import measured_yielding
 
@@ -74,7 +74,7 @@ class _Remembering:
         known = self.met.get(strategy) if mine.problem is problem else None
         if known is not None and not known.near:
             return known
-        exact = compared_scorer(problem, mine.fabric, strategy)
+        exact = baseline_scorer(problem, mine.fabric, strategy)
         if known is None or (mine.tolerance, mine.budget) != (exact.tolerance, exact.budget):
             known = Took(exact(strategy), exact.bounded, exact.near)
         return known._replace(near=known.near and not known.bounded)
@@ -88,13 +88,13 @@ class _Remembering:
         return finalists(found, spacing, count)
 
 
-def best_compared(
+def best_on_baseline(
     search: Search,
     base: BaselineFabric,
     result: SearchResult[Strategy],
     number: int,
     progress: ProgressCallback | None = None,
-) -> Compared[Strategy]:
+) -> BestOnBaseline[Strategy]:
     """Find the best strategy for a fabric to compare with, by as much search as the plan had.
 
     Parameters
@@ -110,7 +110,7 @@ def best_compared(
 
     Returns
     -------
-    Compared
+    BestOnBaseline
         With its exact fluid time, and those of packet trains if they chose it.
 
     Notes
@@ -148,8 +148,9 @@ def best_compared(
             shared = min(shared, search.method.budget(servers).work)
         _improve(search, first, score, shared, _STREAMS.get(fabric.name, number), progress)
     if packets and not result.interrupted:
-        real = host if base.real is None else base.real()
-        met = score.pairs(real, search.effort.confirmed + 1, search.method.spacing)
+        met = score.pairs(
+            cast("Fabric", base.unmerged), search.effort.confirmed + 1, search.method.spacing
+        )
         ranked = screened(problem, met, search.effort.confirmed, progress)
         best, times = _fewest_seconds(problem, ranked)
         chosen = [best]
@@ -159,12 +160,12 @@ def best_compared(
     timed = [(score.exactly(problem, strategy), strategy) for strategy in dict.fromkeys(chosen)]
     took, best = min(timed, key=lambda each: each[0].seconds)
     took = in_other_buckets(problem, fabric, best, took)
-    return Compared(best, took.seconds, took.bounded, took.near, times)
+    return BestOnBaseline(best, took.seconds, took.bounded, took.near, times)
 
 
 def _yielding(problem: Problem, base: BaselineFabric, strategies: Iterable[Strategy]) -> float:
     """Return how much transfers yield on a fabric, from the first few strategies that fit."""
-    fabric = cast("Fabric", base.fabric) if base.real is None else base.real()
+    fabric = cast("Fabric", base.unmerged)
     pairs = (
         Pair(strategy, None, Routing.ECMP, fabric, np.inf, "search")
         for strategy in strategies

@@ -11,7 +11,6 @@ from topoopt.base.freed import give_back
 from topoopt.base.side_by_side import Beside
 from topoopt.evaluate.problem import Problem
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.jitter import Jitter
 from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.plan.recorded import reconfiguration_record
@@ -19,12 +18,11 @@ from topoopt.plan.records import Baseline
 from topoopt.search.confirm import NO_PACKET_TIME, packet_times_on, states_packets
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.operators import OperatorSearch
-from topoopt.search.result import Compared, SearchResult
+from topoopt.search.result import BestOnBaseline, SearchResult
 
 _NEAR_TIME = "its time is off by about 0.1 %"
 
 AnySearch = OperatorSearch | LayoutSearch
-_Found = tuple[Compared[Any], Jitter | None]
 
 
 class BaselineSearch:
@@ -45,7 +43,7 @@ class BaselineSearch:
     Attributes
     ----------
     found : dict
-        What was found on each fabric, and its times in packet trains, by name.
+        What was found on each fabric, by name.
     """
 
     def __init__(
@@ -58,9 +56,9 @@ class BaselineSearch:
         self.search, self.result, self.chosen, self.beside = search, result, chosen, beside
         problem: Problem[Any] = search.problem
         options, servers = problem.options, problem.cluster.servers
-        self.stated = states_packets(problem.family, options, servers)
-        self.found: dict[str, _Found] = {}
-        self._started: dict[int, Future[_Found]] = {}
+        self.stated = states_packets(problem)
+        self.found: dict[str, BestOnBaseline[Any]] = {}
+        self._started: dict[int, Future[BestOnBaseline[Any]]] = {}
         if isinstance(search, LayoutSearch):
             search.compare_with(chosen)
             return
@@ -87,14 +85,14 @@ class BaselineSearch:
             return found, False
         asked = self.stated and not self.result.interrupted
         try:
-            for base, (best, packets) in self._all():
-                self.found[base.fabric.name] = best, packets
-                unstated = asked and packets is None and isinstance(base.fabric, Fabric)
+            for base, best in self._all():
+                self.found[base.fabric.name] = best
+                unstated = asked and best.packets is None and isinstance(base.fabric, Fabric)
                 said = [base.note, *[NO_PACKET_TIME] * unstated, *[_NEAR_TIME] * best.near]
                 found[base.fabric.name] = Baseline(
                     iteration_time_s=best.time,
                     bounded=best.bounded,
-                    packet_time_s=None if packets is None else packets.mean,
+                    packet_time_s=None if best.packets is None else best.packets.mean,
                     cost_usd=base.cost,
                     bandwidth_bytes_per_s=base.bandwidth,
                     origin=self.search.origin_of(best.parallelization, self.result),
@@ -113,7 +111,7 @@ class BaselineSearch:
             number: self.beside.start(partial(self._on, number, result)) for number in order
         }
 
-    def _all(self) -> Iterator[tuple[BaselineFabric, _Found]]:
+    def _all(self) -> Iterator[tuple[BaselineFabric, BestOnBaseline[Any]]]:
         """Yield the fabrics with what was found on each, in order."""
         if isinstance(self.search, OperatorSearch) and not self._started:
             self._start(self.result)
@@ -129,18 +127,17 @@ class BaselineSearch:
             yield base, found
             give_back()
 
-    def _on(self, number: int, result: SearchResult[Any]) -> _Found:
+    def _on(self, number: int, result: SearchResult[Any]) -> BestOnBaseline[Any]:
         """Find the best parallelization on a fabric, and its times in packet trains."""
         search, base = self.search, self.chosen[number]
         asked = self.stated and not result.interrupted
         report = None if result.interrupted else self.beside.report
         best = search.best_on(base, result, number, report)
-        packets = best.packets
-        if asked and packets is None:
+        if asked and best.packets is None:
             family: Any = search.problem.family
-            tasks = family.build(best.parallelization)
-            packets = packet_times_on(base.fabric, tasks, base.real)
-        return best, packets
+            packets = packet_times_on(base, family.build(best.parallelization))
+            best = best._replace(packets=packets)
+        return best
 
 
 def _switched(fabric: AnyFabric) -> bool:

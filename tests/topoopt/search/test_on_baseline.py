@@ -11,14 +11,14 @@ from parallelism.search.named import named_strategies
 from routing import routes as routes_module
 from topoopt.codesign.once import search_of
 from topoopt.evaluate import scoring
-from topoopt.evaluate.comparing import Took
+from topoopt.evaluate.baseline_scores import Took
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices
-from topoopt.search import compared
-from topoopt.search.compared import _Remembering, best_compared
+from topoopt.search import on_baseline
+from topoopt.search.on_baseline import _Remembering, best_on_baseline
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +33,14 @@ def searched():
 def test_nothing_that_the_plans_search_kept_is_faster(searched, fabric):
     search, result, cluster = searched
     base = baseline_fabric(fabric, cluster, default_prices(), 0)
-    found = best_compared(search, base, result, 1)
+    found = best_on_baseline(search, base, result, 1)
     score = Scorer(search.problem.plain, base.fabric)
     assert found.time == score(found.parallelization)
     kept = [pair.strategy for pair in result.others]
     for strategy in (*kept, *named_strategies(search.space).values()):
         assert found.time <= score(strategy) * (1.0 + 1e-9)
     # Whichever it is of the fabrics that are compared.
-    again = best_compared(search, base, result, 7)
+    again = best_on_baseline(search, base, result, 7)
     assert (again.parallelization, again.time) == (found.parallelization, found.time)
 
 
@@ -50,7 +50,7 @@ def test_an_interrupted_search_is_not_gone_on_with(searched):
     result.interrupted = True
     seen = []
     try:
-        found = best_compared(search, base, result, 1, seen.append)
+        found = best_on_baseline(search, base, result, 1, seen.append)
     finally:
         result.interrupted = False
     assert not seen and np.isfinite(found.time)
@@ -71,9 +71,9 @@ def test_a_job_of_little_work_a_proposal_does_not_go_on_for_minutes(tmp_path, mo
     result = searched.run()
     assert searched.search.exhausted(result.best.time)
     base = baseline_fabric("ideal-switch", cluster, default_prices(), 0)
-    monkeypatch.setattr(compared, "_MOST_PROPOSALS", 100)
+    monkeypatch.setattr(on_baseline, "_MOST_PROPOSALS", 100)
     seen = []
-    best_compared(searched.search, base, result, 1, seen.append)
+    best_on_baseline(searched.search, base, result, 1, seen.append)
     assert seen[-1].done == 100
 
 
@@ -89,7 +89,7 @@ def test_a_fabric_is_not_judged_by_what_moves_whole_tables_alone(monkeypatch):
     whole = search.space.intern(named_strategies(search.space)["data-parallel"])
     score = Scorer(search.problem.plain, base.fabric)
     assert score(whole) > 5.0 * result.best.time
-    found = best_compared(search, base, result, 1)
+    found = best_on_baseline(search, base, result, 1)
     assert found.parallelization != whole and found.time < score(whole)
 
 

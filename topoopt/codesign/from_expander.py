@@ -7,7 +7,7 @@ search for the random wiring finds; then its parallelization is wired anew, or a
 from dataclasses import replace
 from typing import Any
 
-from topoopt.codesign.compared import BaselineSearch
+from topoopt.codesign.baseline_search import BaselineSearch
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
@@ -40,13 +40,13 @@ def faster_than_expander(
     named = [base.fabric for base in comparison.chosen if base.fabric.name == "expander"]
     if not named or not isinstance(named[0], Fabric):
         return None
-    best, jitter = comparison.found["expander"]
+    best = comparison.found["expander"]
     there, here = best.time, comparison.result.best.time
     timed = packets is not None and packets.jitter is not None
     if packets is not None and packets.jitter is not None:
-        if jitter is None:
+        if best.packets is None:
             return None
-        there, here = jitter.mean, packets.jitter.mean
+        there, here = best.packets.mean, packets.jitter.mean
     if best.bounded or there >= here:
         return None
     strategy = best.parallelization
@@ -65,11 +65,7 @@ def faster_than_expander(
 
 
 def _as_there(problem: Problem[Any], fabric: Fabric, parallelization: Any) -> Pair[Any]:
-    cluster = problem.cluster
-    topology = Topology(
-        replace(fabric.network, name="topoopt"), (), cluster.degree, 0, cluster.degree,
-        cluster.port_model, cluster.port_rate, cluster.hop_latency,
-    )  # fmt: skip
+    topology = Topology.wired(replace(fabric.network, name="topoopt"), problem.cluster)
     tasks = problem.family.represented(parallelization)
     own = direct_fabric(topology, Routing.ECMP, problem.seed, tasks=tasks)
     time = Scorer(problem, own).timed(tasks)
