@@ -82,7 +82,7 @@ def _placements(ops: list[OperatorPlan]) -> str:
 
 # Names of a list that are shown; of longer ones the last, too.
 _SHOWN = 8
-_NUMBERED = re.compile(r"(.*?)([0-9]+)")
+_NUMBERED = re.compile(r"(|.*[^0-9])([0-9]{1,18})")
 
 
 def _runs(names: list[str]) -> list[list[int]]:

@@ -96,10 +96,17 @@ def parse_json(text: str, where: str) -> Any:
             f"{where} is not valid JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, "
             f"column {error.colno}; {_json_remedy(error)}"
         ) from None
-    except (RecursionError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except RecursionError as error:
         raise InputError(f"{where} is not readable JSON ({error}); check the file") from None
+    except ValueError:
+        raise InputError(f"{where}: {_LONG_NUMBER}") from None
+
+
+# Python neither reads nor writes whole numbers of more than 4,300 decimal digits.
+_MOST_DIGITS = 3000
+_LONG_NUMBER = "a whole number is too long to be read; give one of at most 3000 digits"
 
 
 def _json_remedy(error: json.JSONDecodeError) -> str:
@@ -144,7 +151,13 @@ def parse_yaml(text: str, where: str) -> Any:
                 )
         return loader.construct_mapping(node, deep=True)
 
+    def whole(loader: UniqueKeys, node: yaml.ScalarNode) -> int:
+        if len(node.value) > _MOST_DIGITS:
+            raise InputError(f"{where}, line {node.start_mark.line + 1}: {_LONG_NUMBER}")
+        return int(loader.construct_yaml_int(node))
+
     UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+    UniqueKeys.add_constructor("tag:yaml.org,2002:int", whole)
     try:
         return yaml.load(text, Loader=UniqueKeys)
     except InputError:

@@ -230,6 +230,7 @@ def convolution(recorder: Recorder, call: Operation) -> Traced:
     return recorder.add(
         call, OperatorKind.CONV2D, flops=(flops, 2 * flops), elements=(traffic, 2 * traffic),
         splits=legal_splits(mode), key=f"Conv{len(weight.shape) - 2}D_{window}_{out}",
+        weights=None if weight.batched else weight,
     )  # fmt: skip
 
 
@@ -274,7 +275,7 @@ def contraction(
         splits.append((Mode.CHANNEL, channels[0]))
     return recorder.add(
         call, OperatorKind.DENSE, flops=(flops, 2 * flops), elements=(traffic, 2 * traffic),
-        splits=legal_splits(*splits), key=key,
+        splits=legal_splits(*splits), key=key, weights=None if weight is None else weight[0],
     )  # fmt: skip
 
 

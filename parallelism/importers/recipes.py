@@ -185,7 +185,7 @@ class Workshop:
     def convolution(self, part: OperatorPart) -> Runnable | None:
         """Return a square convolution whose input has just the size that the output needs."""
         op = part.op
-        found = re.fullmatch(r"Conv2D_(\d+)_(\d+)_(\d+)", op.profile_key)
+        found = re.fullmatch(r"Conv2D_(\d{1,15})_(\d{1,15})_(\d{1,15})", op.profile_key)
         if found is None or found[1] != found[2] or len(op.output_shape) != 3:
             return None
         kernel = int(found[1])
@@ -208,7 +208,7 @@ class Workshop:
 
     def embedding(self, part: OperatorPart) -> Runnable | None:
         """Return lookups of random rows, summed in bags."""
-        found = re.fullmatch(r"(Embed|Lookup)_(\d+)x(\d+)", part.op.profile_key)
+        found = re.fullmatch(r"(Embed|Lookup)_(\d{1,15})x(\d{1,15})", part.op.profile_key)
         if found is None:
             return None
         rows, dim = int(found[2]), int(found[3])
@@ -342,7 +342,7 @@ class Workshop:
 
     def pool(self, part: OperatorPart) -> Runnable | None:
         """Return maximum pooling by a square window."""
-        found = re.fullmatch(r"Pool2D_(\d+)_\1", part.op.profile_key)
+        found = re.fullmatch(r"Pool2D_(\d{1,15})_\1", part.op.profile_key)
         if found is None or len(part.op.output_shape) != 3:
             return None
         kernel = int(found[1])
@@ -357,7 +357,7 @@ class Workshop:
 
 def _numbers(prefix: str, key: str, count: int) -> tuple[int, ...] | None:
     """Return the numbers of a name like ``Dense_64_128``, if it has so many."""
-    found = re.fullmatch(prefix + r"_(\d+)" * count, key)
+    found = re.fullmatch(prefix + r"_(\d{1,15})" * count, key)
     return None if found is None else tuple(int(number) for number in found.groups())
 
 

@@ -81,8 +81,9 @@ def capture(
     The module is traced in training mode. Element-wise work on one tensor that nothing else
     reads is fused into the operator that made the tensor. A parameter is counted once, at the
     operator that multiplies with it if a lookup shares it. Parameters that are frozen or that
-    the forward pass does not use are not counted. Of a tensor that is sliced, a reader counts
-    as reading the whole.
+    the forward pass does not use are not counted, nor are gradients of frozen weights, and those
+    that no trained parameter before them needs. Of a tensor that is sliced, a reader counts as
+    reading the whole.
 
     Examples
     --------

@@ -128,6 +128,11 @@ class _Pending:
     splits: tuple[Split, ...]
     sparse: bool
     key: str
+    # Parameters of all that it does, and of the weights of a product or convolution (else None).
+    names: frozenset[str]
+    weights: frozenset[str] | None
+    # Backward passes over the one for everything: for inputs and weights.
+    backward: float = 1.0
 
 
 @dataclass
@@ -217,8 +222,12 @@ class Recorder:
         splits: tuple[Split, ...] = (),
         sparse: bool = False,
         key: str = "",
+        weights: Traced | None = None,
     ) -> Traced:
-        """Record an operator from counts of one sample, and return its output."""
+        """Record an operator from counts of one sample, and return its output.
+
+        Half of the backward pass of one with ``weights`` is for their gradient.
+        """
         inputs = list(dict.fromkeys(v.operator for v in call.batched if v.operator is not None))
         names = call.parameters
         self._used(names, len(self._operators), call)
@@ -230,7 +239,8 @@ class Recorder:
         self._operators.append(
             _Pending(
                 self._unique(call.label), kind, inputs, self._sample_shape(call.shape), flops,
-                elements, index_bytes, self._claim(names), splits, sparse, key,
+                elements, index_bytes, self._claim(names), splits, sparse, key, call.parameters,
+                None if weights is None else weights.parameters,
             )
         )  # fmt: skip
         return Traced(call.shape, len(self._operators) - 1, True, alone=call.alone)
@@ -250,6 +260,7 @@ class Recorder:
                 names = call.parameters
                 self._used(names, batched[0].operator, call)
                 made.parameters += self._claim(names)
+                made.names |= names
                 if made.kind not in _UNCOUNTED:
                     more = self.sample(call.out_elements)
                     made.flops = (made.flops[0] + more, made.flops[1] + more)
@@ -274,13 +285,37 @@ class Recorder:
             )
         build = GraphBuilder(name, batch_per_gpu, element_bytes)
         self._share(build)
+        self._leave_out_frozen()
         for op in self._operators:
             build.append(
                 op.name, op.kind, [Tensor((1,), source) for source in op.inputs], op.shape,
-                flops=op.flops, elements=op.elements, byte_counts=(op.byte_counts,) * 2,
+                flops=(op.flops[0], op.backward * op.flops[1]),
+                elements=(op.elements[0], op.backward * op.elements[1]),
+                byte_counts=(op.byte_counts, op.backward * op.byte_counts),
                 parameters=op.parameters, splits=op.splits, sparse=op.sparse, profile_key=op.key,
             )  # fmt: skip
         return build.build()
+
+    def _trained(self, names: frozenset[str]) -> bool:
+        return any(self.sizes.get(name, 0) for name in names)
+
+    def _leave_out_frozen(self) -> None:
+        """Leave out gradients of frozen weights, and those that nothing before would read.
+
+        Where nothing is frozen, all operators have whole backward passes, as those of the zoo.
+        Where all is, nothing is trained, and they have, too.
+        """
+        used = frozenset[str]().union(*(op.names for op in self._operators))
+        if not self._trained(used) or all(self._trained(frozenset([name])) for name in used):
+            return
+        wanted: list[bool] = []
+        for op in self._operators:
+            before = any(wanted[source] for source in op.inputs)
+            wanted.append(before or self._trained(op.names))
+            if op.weights is not None:
+                op.backward = (before + self._trained(op.weights)) / 2
+            elif not wanted[-1]:
+                op.backward = 0.0
 
     def _used(self, names: frozenset[str], operator: int, call: Operation) -> None:
         derived = any(value.parameters and value.derived for value in call.values())

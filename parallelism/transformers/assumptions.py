@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from parallelism.transformers.gpu import fitted_on
+from parallelism.transformers.huggingface import CONFIGURATION
 from parallelism.transformers.layout import LOOPED, Layout
 from parallelism.transformers.linear_attention import LinearAttention
 from parallelism.transformers.links import near_links
@@ -81,6 +82,9 @@ def assumptions_of(question: "LayoutQuestion", placement: Placement) -> list[str
             f"{implementation.stack} takes {implementation.iteration_s:g} s an iteration beside "
             "what is computed and sent, which counts as compute"
         )
+    remark = model.source.partition(f"{CONFIGURATION}: ")[2]
+    if remark and question.sequence == model.sequence:
+        found.append(f"{model.name}: {remark}")
     schedule, stages = placement.layout.schedule, placement.layout.pipeline
     megatron = implementation.stack.startswith(("megatron", "nemo"))
     if megatron and stages > 1 and schedule not in MEGATRON_SCHEDULES:

@@ -82,10 +82,11 @@ class GpuRates:
         return size / (self.accelerator.memory_bandwidth * self.memory_efficiency)
 
     def attention_seconds(self, work: Work, kernel: AttentionKernel = "cudnn") -> float:
-        """Return the seconds of fused attention by a kernel."""
+        """Return the seconds of fused attention by a kernel, then of linear attention."""
         share = _KERNELS[kernel][self.accelerator.name.startswith("a100")]
         rate = self.accelerator.bf16_flops * self.attention_efficiency * share
-        return max(work.attention_flops / rate, self.traffic_seconds(work.attention_traffic))
+        fused = max(work.attention_flops / rate, self.traffic_seconds(work.attention_traffic))
+        return fused + max(work.linear_flops / rate, self.traffic_seconds(work.linear_traffic))
 
     def seconds(self, work: Work) -> float:
         """Return the seconds of a pass."""

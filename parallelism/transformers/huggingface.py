@@ -27,6 +27,8 @@ from parallelism.transformers.config_parts import modules_of
 
 # The sequence of a job that names none, if the model allows as many.
 DEFAULT_SEQUENCE = 4096
+CONFIGURATION = " configuration"
+"""What the source of a transformer read from a file says; a colon and a remark may follow."""
 _FAMILIES = {
     **DENSE_FAMILIES, **EXPERT_FAMILIES, **LATENT_FAMILIES, **HYBRID_FAMILIES, **MIXER_FAMILIES
 }  # fmt: skip
@@ -166,6 +168,7 @@ def transformer_from_config(
             next(listed, _DENSE_LAYERS[-1]), f"all {described['layers']} layers are dense then, "
             "and none has the experts of the file; give fewer dense layers",
         )  # fmt: skip
+    remark = ""
     if "sequence" in described:
         if sequence not in (None, described["sequence"]):
             raise InputError(
@@ -173,11 +176,14 @@ def transformer_from_config(
                 "patches of an image; leave it out"
             )
     else:
-        described["sequence"] = _sequence(config, sequence, described.get("positions", 0))
+        described["sequence"], remark = _sequence(config, sequence, described.get("positions", 0))
     config.refuse_misspelt(_KNOWN)
     try:
         return Transformer(
-            name=name, dense_bytes=dense_bytes, source=f"{kind} configuration", **described
+            name=name,
+            dense_bytes=dense_bytes,
+            source=f"{kind}{CONFIGURATION}{remark}",
+            **described,
         )
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
@@ -232,18 +238,22 @@ def _plain(kind: str) -> str:
     return kind.removesuffix("_text").replace("_", "")
 
 
-def _sequence(config: ConfigFields, given: int | None, positions: int) -> int:
-    """Return the sequence length, within learned positions."""
+def _sequence(config: ConfigFields, given: int | None, positions: int) -> tuple[int, str]:
+    """Return the sequence length, within learned positions, and what is to be said of it."""
     names = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len")
     limit = next(filter(None, (config.count(name, default=0) for name in names)), 0)
     if given is None:
-        return min(DEFAULT_SEQUENCE, limit or DEFAULT_SEQUENCE)
+        taken = min(DEFAULT_SEQUENCE, limit or DEFAULT_SEQUENCE)
+        of = f", of {limit} positions" if limit else ""
+        return taken, f": samples have {taken} tokens by default{of}"
     if positions and limit and given > limit:
         raise InputError(
             f"sequence is {given}, but {config.where} has {limit} learned positions; "
             "give at most that"
         )
-    return given
+    if limit and given > limit:
+        return given, f": samples have {given} tokens, more than its {limit} positions"
+    return given, ""
 
 
 FAMILIES: tuple[str, ...] = tuple(_FAMILIES)

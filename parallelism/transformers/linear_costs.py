@@ -83,13 +83,13 @@ def linear_core(training: Training) -> PassCosts:
     head_tokens = training.tokens * linear.heads / layout.tensor
     return PassCosts(
         forward=Work(
-            attention_flops=head_tokens * flops,
-            attention_traffic=head_tokens * moved / _REACHED[0],
+            linear_flops=head_tokens * flops,
+            linear_traffic=head_tokens * moved / _REACHED[0],
             kernels=kernels[0],
         ),
         backward_input=Work(
-            attention_flops=head_tokens * back,
-            attention_traffic=head_tokens * moved_back / _REACHED[1],
+            linear_flops=head_tokens * back,
+            linear_traffic=head_tokens * moved_back / _REACHED[1],
             kernels=kernels[1],
         ),
     )

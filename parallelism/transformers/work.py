@@ -54,6 +54,8 @@ class Work:
         skips the half of the scores that is masked).
     attention_traffic : float
         Bytes that these kernels move.
+    linear_flops, linear_traffic : float
+        The same of kernels of linear attention, which run apart from those.
     traffic : float
         Bytes of element-wise operations.
     kernels : int
@@ -65,6 +67,8 @@ class Work:
     attention_traffic: float = 0.0
     traffic: float = 0.0
     kernels: int = 0
+    linear_flops: float = 0.0
+    linear_traffic: float = 0.0
 
     def __add__(self, other: "Work") -> "Work":
         """Do both."""
@@ -74,6 +78,8 @@ class Work:
             self.attention_traffic + other.attention_traffic,
             self.traffic + other.traffic,
             self.kernels + other.kernels,
+            self.linear_flops + other.linear_flops,
+            self.linear_traffic + other.linear_traffic,
         )
 
     def every_second_product(self) -> "Work":
@@ -82,8 +88,8 @@ class Work:
 
     @property
     def flops(self) -> float:
-        """Operations of products and of fused attention."""
-        return sum(gemm.flops for gemm in self.gemms) + self.attention_flops
+        """Operations of products and of attention."""
+        return sum(g.flops for g in self.gemms) + self.attention_flops + self.linear_flops
 
 
 NOTHING = Work()

@@ -151,7 +151,7 @@ def clos_run_command(
     Example: topoopt clos run --tors 64 --spines 32 --jobs jobs.yaml --methods greedy,best
     """
     from topoopt.clos.fabric_options import failures_at
-    from topoopt.clos.run_report import run_document, run_lines
+    from topoopt.clos.run_report import check_failures, run_document, run_lines
     from topoopt.clos.study import run_methods
 
     nic_rate = parse_port_rate(bandwidth)
@@ -159,13 +159,14 @@ def clos_run_command(
     names = [name.strip() for name in methods.split(",")]
     clos, loaded = _inputs(context, given, names)
     seed, time_limit = given["seed"], given["time_limit"]
+    changes = failures_at(clos, fail_spine_at or [])
     with common.first_run_notice("clos_*/*"):
         results = run_methods(
             clos,
             loaded,
             names,
             epochs,
-            changes=failures_at(clos, fail_spine_at or []),
+            changes=changes,
             seed=seed,
             nic_rate=nic_rate,
             predict=prediction,
@@ -173,10 +174,14 @@ def clos_run_command(
             move_cost=cost,
             time_limit=time_limit,
         )
+    check_failures(results, changes)
     if as_json:
-        common.print_json(run_document(clos, results, epochs=epochs, seed=seed, move_cost=cost))
+        common.print_json(
+            run_document(clos, results, epochs=epochs, seed=seed, move_cost=cost, changes=changes)
+        )
     else:
-        print("\n".join(run_lines(clos, results, epochs=epochs, move_cost=cost)))
+        lines = run_lines(clos, results, epochs=epochs, move_cost=cost, changes=changes)
+        print("\n".join(lines))
 
 
 def _inputs(

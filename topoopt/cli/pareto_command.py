@@ -129,5 +129,5 @@ def pareto_command(
 
 def _plan_file(point: "Point") -> str:
     """Return the name of the file of a point's plan."""
-    gbps = f"{point.bandwidth_bytes_per_s * 8e-9:g}"
+    gbps = f"{point.bandwidth_bytes_per_s * 8e-9:.12g}"  # two rates of a grid are two files
     return f"{point.servers}-servers-{point.degree}x{gbps}Gbps.json"

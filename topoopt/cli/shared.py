@@ -66,7 +66,8 @@ JOB: Options = {
         int | None, None, "Samples of an iteration (transformers).", rich_help_panel=_JOB
     ),
     "sequence": option(
-        int | None, None, "Tokens of a sample (transformers).", show_default="the model's own",
+        int | None, None, "Tokens of a sample (transformers).",
+        show_default="the model's own; of a config.json its positions, at most 4096",
         rich_help_panel=_JOB,
     ),
     "mtp_layers": option(

@@ -8,8 +8,8 @@ from codesign_base import InputError
 from routing.clos.fabric import Clos, Direction
 from topoopt.problem.units import parse_time
 
-_LINK = re.compile(r"([0-9]+):([0-9]+)(?::(up|down))?")
-_DEGRADED = re.compile(r"([0-9]+):([0-9]+):([0-9]*\.?[0-9]+)(?::(up|down))?")
+_LINK = re.compile(r"([0-9]{1,18}):([0-9]{1,18})(?::(up|down))?")
+_DEGRADED = re.compile(r"([0-9]{1,18}):([0-9]{1,18}):([0-9]*\.?[0-9]+)(?::(up|down))?")
 
 
 def make_fabric(
@@ -99,7 +99,7 @@ def failures_at(clos: Clos, failures: Sequence[str]) -> list[tuple[float, Clos]]
     timed = []
     for text in failures:
         time, _, spine = text.rpartition(":")
-        if not time or not spine.isdecimal():
+        if not time or not re.fullmatch(r"[0-9]{1,18}", spine):
             raise InputError(f"fail-spine-at {text!r} is not time:spine, for example 5s:3")
         timed.append((parse_time(time, "fail-spine-at", allow_zero=True), int(spine)))
     found = []

@@ -32,7 +32,7 @@ from topoopt.problem.units import parse_time
 if TYPE_CHECKING:
     from topoopt.clos.jobs_schema import JobSpec
 
-_RANGE = re.compile(r"\s*([0-9]+)\s*:\s*([0-9]+)\s*(?:-\s*([0-9]+)\s*)?")
+_RANGE = re.compile(r"\s*([0-9]{1,18})\s*:\s*([0-9]{1,18})\s*(?:-\s*([0-9]{1,18})\s*)?")
 
 
 def load_jobs(path: str | Path, clos: Clos, seed: int = 0) -> tuple[RingJob, ...]:

@@ -66,6 +66,8 @@ class MethodTimes:
         How often the router was asked: at arrivals, departures and changes of the fabric.
     moved_flows : int
         Flows that changed their spine, over the whole run.
+    end_s : float
+        When the last job ends.
     """
 
     method: str
@@ -77,6 +79,7 @@ class MethodTimes:
     slowest_decision_s: float
     decisions: int
     moved_flows: int
+    end_s: float
 
 
 _COLOURING: dict[str, Any] = {"method": "edge-coloring", "predict": True}
@@ -244,4 +247,5 @@ def _simulated(
         max(seconds, default=0.0),
         len(seconds),
         found.moved,
+        float(max(end[-1] for end in times.end)),
     )

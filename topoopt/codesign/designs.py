@@ -1,5 +1,6 @@
 """Clusters to choose among: the points of a grid, what is known of them, and who is not beaten."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -234,7 +235,7 @@ def parse_counts(text: str, name: str, *, doubling: bool) -> tuple[int, ...]:
     remedy = 'write "16", "16,64" or "16..256"'
     for part in text.split(","):
         ends = part.strip().split("..")
-        if len(ends) > 2 or not all(end.strip().isdecimal() for end in ends):
+        if len(ends) > 2 or not all(re.fullmatch(r"\s*[0-9]{1,18}\s*", end) for end in ends):
             raise InputError(f"{name} is {text!r}; {remedy}")
         low, high = int(ends[0]), int(ends[-1])
         if not 1 <= low <= high:

@@ -227,7 +227,7 @@ def entry_of(name: str) -> Entry:
 
 
 def _group(name: str, text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or len(text) > 18 or int(text) < 1:
         raise InputError(f"fabric {name!r}: group is {text!r}; give at least 1 server")
     return int(text)
 

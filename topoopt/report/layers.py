@@ -48,7 +48,10 @@ def _woven(words: tuple[str, ...], numbers: Sequence[str]) -> str:
 
 def _range(numbers: list[str]) -> str:
     """Return ``"0..5"`` for numbers that count up by one, else all of them in braces."""
-    first = int(numbers[0])
-    if len(numbers) > 2 and numbers == [str(first + i) for i in range(len(numbers))]:
-        return f"{numbers[0]}..{numbers[-1]}"
-    return numbers[0] if len(numbers) == 1 else f"{{{','.join(numbers)}}}"
+    if len(numbers) == 1:
+        return numbers[0]
+    if len(numbers) > 2 and len(numbers[0]) < 19:
+        first = int(numbers[0])
+        if numbers == [str(first + i) for i in range(len(numbers))]:
+            return f"{numbers[0]}..{numbers[-1]}"
+    return f"{{{','.join(numbers)}}}"

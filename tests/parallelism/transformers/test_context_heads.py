@@ -184,8 +184,8 @@ def test_ranks_share_out_work_and_memory(model, tensor) -> None:
     before, after = (layer_costs(training_of(model, layout), 0) for layout in (one, two))
     for name in ("forward", "backward_input"):
         works = [getattr(costs, name) for costs in (before, after)]
-        assert works[1].attention_flops == pytest.approx(works[0].attention_flops / 2)
-        assert works[1].attention_traffic == pytest.approx(works[0].attention_traffic / 2)
+        assert works[1].linear_flops == pytest.approx(works[0].linear_flops / 2)
+        assert works[1].linear_traffic == pytest.approx(works[0].linear_traffic / 2)
         linear, tokens = model.linear, model.sequence / 2
         exchanged = linear.projected + linear.values
         ordered = 4 * 2 * tokens * exchanged / tensor
@@ -203,10 +203,10 @@ def test_groups_that_are_repeated_cost_more() -> None:
         training_of(wide, layout), 0
     )
     cores = [layer_costs(training_of(model, layout), 0).forward for model in (ONE_PART, wide)]
-    assert cores[0].attention_flops == cores[1].attention_flops
-    alone = layer_costs(training_of(ONE_PART, Layout()), 0).forward.attention_flops / 8
+    assert cores[0].linear_flops == cores[1].linear_flops
+    alone = layer_costs(training_of(ONE_PART, Layout()), 0).forward.linear_flops / 8
     square = 2 * linear.chunk * linear.key_width * 4  # operations of a token, of 4 groups more
-    assert cores[0].attention_flops - alone == pytest.approx(ONE_PART.sequence / 8 * square)
+    assert cores[0].linear_flops - alone == pytest.approx(ONE_PART.sequence / 8 * square)
 
 
 def test_nothing_hides_the_exchange() -> None:

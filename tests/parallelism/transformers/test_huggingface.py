@@ -14,8 +14,11 @@ from codesign_base import InputError
 from parallelism.model_file import load_model
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.huggingface import FAMILIES, read_config, transformer_from_config
+from parallelism.transformers.layout import Layout
 from parallelism.transformers.load import is_transformer, load_transformer
+from parallelism.transformers.placement import Placement
 from parallelism.transformers.presets import get_transformer
+from topoopt.problem.job import Job
 
 DEEPSEEK = llama_like(
     "deepseek_v2", 27, 2048, 16, 16, 10944, 102400, architectures=["DeepseekV2ForCausalLM"],
@@ -281,6 +284,19 @@ def test_the_sequence_keeps_to_positions() -> None:
         parse(GPT2, sequence=1025)
     with pytest.raises(InputError, match="patches"):
         parse(VIT, sequence=50)
+
+
+def test_a_sequence_that_nobody_asked_for_is_said() -> None:
+    def notes(model, **options):
+        job = Job(model, global_batch=16, **options)
+        placed = Placement(Layout(data=16, microbatch=1), 8)
+        return [note for note in job.family(2).assumptions(placed) if "samples have" in note]
+
+    assert notes(parse(LLAMA3)) == ["x: samples have 4096 tokens by default, of 8192 positions"]
+    assert notes(parse(LLAMA3, sequence=4096)) == notes(parse(LLAMA3), sequence=2048) == []
+    long = "x: samples have 9000 tokens, more than its 8192 positions"
+    assert notes(parse(LLAMA3, sequence=9000)) == [long]
+    assert notes(get_transformer("llama3-8b")) == []
 
 
 @pytest.mark.parametrize(

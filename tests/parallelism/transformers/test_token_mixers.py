@@ -10,6 +10,7 @@ from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.transformers.activations import layer_activations
 from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.attention_costs import attention_core
 from parallelism.transformers.choices import Choices, LayoutSpace
 from parallelism.transformers.collectives import Communication, layer_communications
 from parallelism.transformers.costs import layer_costs, model_flops
@@ -306,3 +307,16 @@ def test_what_times_rest_on_is_said(model: Transformer, layout: Layout, said: st
     server = Server(get_accelerator("h100"), layout.gpus, 450e9)
     found = Job(model, global_batch=8, server=server).family(1).assumptions(placement)
     assert any(sentence.startswith(said) for sentence in found)
+
+
+def test_kernels_of_attention_and_mamba_of_a_layer_run_one_after_the_other() -> None:
+    """Attention is as long as its products then, Mamba-2 as what it reads: neither hides."""
+    rates, model = rates_of("h100-sxm"), replace(BESIDE, sequence=8192)
+    training = training_of(model, Layout())
+    parts = attention_core(training), linear_core(training)
+    for name in ("forward", "backward_input"):
+        fused, linear = (getattr(part, name) for part in parts)
+        both = rates.attention_seconds(getattr(layer_costs(training, 0), name))
+        alone = [rates.attention_seconds(work) for work in (fused, linear)]
+        assert both == pytest.approx(sum(alone)) and min(alone) > 0
+        assert alone[1] == pytest.approx(rates.traffic_seconds(linear.linear_traffic))

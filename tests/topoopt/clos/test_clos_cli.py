@@ -249,3 +249,21 @@ def test_without_rotation_routes_stay_at_barriers(jobs):
     still = answer(*base, "--no-rotation")["methods"]["best"]
     assert still["moved_flows"] < turning["moved_flows"]
     assert still["mean_slowdown"] >= turning["mean_slowdown"]
+
+
+def test_failures_are_said_and_refused_when_all_jobs_have_ended(jobs):
+    base = ("run", *FABRIC, "--jobs", jobs, "--epochs", "2", "--methods", "ecmp,spray")
+    free = answer(*base)
+    ends = {name: result["end_s"] for name, result in free["methods"].items()}
+    assert free["failures"] == [] and ends["spray"] < ends["ecmp"]
+    for name, result in free["methods"].items():
+        took = [job["start_s"] + sum(job["allreduce_s"]) for job in result["jobs"]]
+        assert ends[name] == pytest.approx(max(took[0] + 0.5, took[1] + 0.2))
+    with pytest.raises(InputError, match=r"when all jobs have ended .* or more epochs"):
+        clos(*base, "--fail-spine-at", f"{ends['ecmp']!r}s:0")
+    between = f"{(ends['spray'] + ends['ecmp']) / 2!r}s:0"
+    text = clos(*base, "--fail-spine-at", between).stdout
+    assert "(6 live, 5 from " in text and "comes after the end of spray (at " in text
+    found = answer(*base, "--fail-spine-at", between)
+    assert [failure["live_spines"] for failure in found["failures"]] == [5]
+    assert found["methods"]["spray"]["end_s"] == ends["spray"]

@@ -273,6 +273,16 @@ def test_plans_that_a_store_lacks_are_said_to_be_missing(tmp_path):
     assert "lacks" not in done.stderr  # all are there from before
 
 
+def test_two_rates_are_two_plans(tmp_path):
+    words = ["pareto", "dlrm-16", "--servers", "2", "--degree", "1", "--steps", "0", "-q"]
+    rates = "100.00001Gbps,100.00002Gbps"
+    words += ["--bandwidth", rates, "--no-prune", "--save-plans", str(tmp_path), "--json"]
+    done = CliRunner().invoke(app, words)
+    told = {d["bandwidth_bytes_per_s"] for d in json.loads(done.stdout)["designs"]}
+    kept = {to.load_plan(path).cluster.bandwidth_bytes_per_s for path in tmp_path.iterdir()}
+    assert len(kept) == 2 and kept == told
+
+
 def test_a_grid_without_a_plan_ends_with_the_reason():
     words = ("pareto", "dlrm-16", "--servers", "2", "--degree", "2,3", "--bandwidth", "40Gbps")
     done = CliRunner().invoke(app, [*words, "--max-cost", "1", "--json"])

@@ -9,7 +9,7 @@ from codesign_base import InputError
 from codesign_base.arrays import Floats
 from topoopt.problem.units import parse_bandwidth
 
-_DIMENSIONS = re.compile(r"\s*(b[0-9]+(?:\s*,\s*b[0-9]+)*)\s*:(.*)", re.DOTALL)
+_DIMENSIONS = re.compile(r"\s*(b[0-9]{1,4}(?:\s*,\s*b[0-9]{1,4})*)\s*:(.*)", re.DOTALL)
 _LANES = re.compile(r"\s*([0-9]{1,6})\s*\.\.\s*([0-9]{1,6})\s*[xX*]\s*(.+)", re.DOTALL)
 _NUMBER = re.compile(r"[0-9.eE+-]+")
 _MOST = 100_000

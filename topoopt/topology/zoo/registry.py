@@ -1,5 +1,6 @@
 """Fabrics by name, with the options that each takes."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -282,7 +283,7 @@ def _blocks(name: str, dims: str | None) -> Sequence[tuple[BuildingBlock, int]]:
     if name == "product":
         return read_blocks(dims)[::-1]
     parts = dims.lower().split("x")
-    if not all(part.strip().isdecimal() for part in parts):
+    if not all(re.fullmatch(r"\s*[0-9]{1,15}\s*", part) for part in parts):
         raise InputError(f"dims is {dims!r}; write sizes joined by x, such as {_EXAMPLES[name]}")
     return [(BuildingBlock.RING, int(part)) for part in parts]
 
