@@ -38,6 +38,7 @@ class Messages:
         self.loads, self.shape, self.tasks = loads, shape, tasks
         # Of exchanges of the shape, by their identity.
         self._groups: dict[int, Ints] = {}
+        self._called: dict[int, list[Ints]] = {}
         self._sorted: dict[int, _Sorted] = {}
 
     def send(
@@ -84,18 +85,44 @@ class Messages:
         size: float,
         waits: list[Ints],
         label: Label,
-        delay: float | Floats = 0.0,
+        inside: Floats | None = None,
+        *,
+        in_turn: bool = False,
     ) -> list[Ints]:
-        """Add one collective a group; return those of each rank."""
+        """Add one collective a group, and its seconds ``inside`` servers; return those of each rank.
+
+        Those that come ``in_turn`` go one after another, as calls of one NCCL communicator do.
+        """
         groups = self._groups.get(id(over))
         if groups is None:
             groups = np.array([self.tasks.group(servers) for servers in over.servers])
             self._groups[id(over)] = groups
         before = [task[over.members] for task in waits]
-        made = self.tasks.add(
-            kind, groups, None, size / over.shares, before, label, delay, over.element
-        )
-        return list(made[over.of_place].T)
+        if in_turn:
+            before += self._called.get(id(over), [])
+        made = self._both(kind, groups, size / over.shares, before, label, inside, over.element)
+        if in_turn:
+            self._called[id(over)] = made
+        return [row for block in made for row in block[over.of_place].T]
+
+    def _both(
+        self,
+        kind: TaskKind,
+        groups: Ints,
+        size: float,
+        before: list[Ints],
+        label: Label,
+        inside: Floats | None,
+        element: Ints | None = None,
+    ) -> list[Ints]:
+        """Add collectives: what goes across servers and, at the same time, what stays inside them.
+
+        The latter takes its time and sends nothing.
+        """
+        made = [self.tasks.add(kind, groups, None, size, before, label, 0.0, element)]
+        if inside is not None:
+            made.append(self.tasks.add(kind, groups, None, 0.0, before, label, inside, element))
+        return made
 
     def exchange_context(
         self, kind: PassKind, stage: int, waits: list[Ints], label: Label, pieces: int
@@ -123,13 +150,13 @@ class Messages:
     def reduce_tensor(
         self, kind: PassKind, stage: int, gate: list[Ints], label: Label
     ) -> list[Ints]:
-        """Reduce over the servers of each rank, which waits for it: first inside each of them."""
+        """Reduce over the servers of each rank, and inside each of them; the rank waits for it."""
         size = float(self.loads.tensor_bytes[kind, label[0]])
         if self.placement.servers_per_rank == 1 or size == 0.0:
             return gate
         groups = self._rank_groups(stage)
-        inside = float(self.loads.inside_s(self.placement)[kind, label[0]])
-        return [self.tasks.add(TaskKind.ALLREDUCE, groups, None, size, gate, label, inside)]
+        inside = np.full(groups.size, self.loads.inside_s(self.placement)[kind, label[0]])
+        return self._both(TaskKind.ALLREDUCE, groups, size, gate, label, inside)
 
     def exchange_heads(
         self, kind: PassKind, stage: int, gate: list[Ints], label: Label

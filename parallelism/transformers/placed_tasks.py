@@ -58,7 +58,8 @@ def iteration_tasks(
         are gathered in the order of use: at the beginning (1, 2), which in the steady state is the
         end of the iteration before, or for every forward and backward pass, each piece while the
         one before it is at work (3). Both are in `PIECES` a part, which overlap with its last
-        backward and first forward pass (ZeRO 3: with all of them).
+        backward and first forward pass (ZeRO 3: with all of them). Ranks of a group on one server
+        exchange with each other while the server sends to others.
     """
     own = whole_shape(placement) if shape is None else shape
     return _Builder(placement, schedule, loads, own).build()[0]
@@ -259,23 +260,29 @@ class _Builder:
         shared: WeightCount,
         before: list[Ints],
         label: Label,
+        in_turn: bool = False,
     ) -> list[Ints]:
         """Add collectives over the ranks that share weights; return them by rank."""
         known = self.shape.collectives
         return [
-            *self._collective(kind, known.dense, stage, shared.dense, before, label),
-            *self._collective(kind, known.expert, stage, shared.expert, before, label),
+            *self._collective(kind, known.dense, stage, shared.dense, before, label, in_turn),
+            *self._collective(kind, known.expert, stage, shared.expert, before, label, in_turn),
         ]
 
     def _add_up(
-        self, stage: int, gradients: WeightCount, before: list[Ints], label: Label
+        self,
+        stage: int,
+        gradients: WeightCount,
+        before: list[Ints],
+        label: Label,
+        in_turn: bool,
     ) -> list[Ints]:
         """Let copies of sharded states add up what was scattered; return it by rank."""
         share = (
             gradients.dense + gradients.expert * self.layout.expert_ranks
         ) / self.layout.sharing
         over = self.shape.collectives.copies
-        return self._collective(TaskKind.ALLREDUCE, over, stage, share, before, label)
+        return self._collective(TaskKind.ALLREDUCE, over, stage, share, before, label, in_turn)
 
     def _collective(
         self,
@@ -285,17 +292,19 @@ class _Builder:
         size: float,
         before: list[Ints],
         label: Label,
+        in_turn: bool,
     ) -> list[Ints]:
         """Add collectives of a stage; return them by rank, none if nothing is sent."""
         if size == 0.0 or not of_stage:
             return []
         over = of_stage[stage]
-        # Ranks of one server add up first, each GPU its own part.
-        inside = (over.inside - 1.0) / over.inside * size / self.layout.tensor
-        delay = inside / self.loads.gather_rate
-        if kind == TaskKind.ALLREDUCE:
-            delay *= 2.0
-        return self.messages.collective(kind, over, size, before, label, delay)
+        inside = None
+        if over.inside.max() > 1.0:
+            # Ranks of one server exchange, each GPU its own part.
+            share = (over.inside - 1.0) / over.inside * size / self.layout.tensor
+            passes = 2.0 if kind == TaskKind.ALLREDUCE else 1.0
+            inside = passes * share / self.loads.gather_rate
+        return self.messages.collective(kind, over, size, before, label, inside, in_turn=in_turn)
 
     def _gather(
         self, stage: int, part: int, pieces: int, microbatch: int, waits: list[Ints]
@@ -322,21 +331,22 @@ class _Builder:
     ) -> list[Ints]:
         """Reduce or scatter the gradients of a part, or a piece; return what the rank waits for.
 
-        That is the share that the software exposes, which goes first. Copies add up what is
-        complete.
+        That is the share that the software exposes, which goes first; the rest goes in turn.
+        Copies add up what is complete.
         """
         kind = TaskKind.REDUCE_SCATTER if self.layout.zero else TaskKind.ALLREDUCE
         label = (part, Phase.SYNCHRONISE, microbatch)
-        done: list[list[Ints]] = []
-        for share in (self.loads.exposed, 1.0 - self.loads.exposed):
+        exposed = self.loads.exposed
+        waits, held = [ends], []
+        for share, in_turn in ((exposed, False), (1.0 - exposed, True)):
             gradients = self.loads.gradients[part].times(share / pieces)
-            after = [ends, *done[0]] if done else [ends]
-            found = self._synchronise(kind, stage, gradients, after, label)
+            found = self._synchronise(kind, stage, gradients, waits, label, in_turn)
             if last:
-                found += self._add_up(stage, gradients, after + found, label)
-            done.append(found)
+                found += self._add_up(stage, gradients, waits + found, label, in_turn)
             self.reduced[stage] += found
-        return done[0]
+            if not in_turn:
+                waits, held = waits + found, found
+        return held
 
     def _finish(self) -> None:
         """Share the gradient of a tied embedding between the end stages, then update."""

@@ -81,6 +81,22 @@ class TaskList:
         number = self._groups.setdefault(servers, len(self._groups))
         return self.add(kind, number, -1, size, waits, label, delay)
 
+    def both(
+        self,
+        kind: TaskKind,
+        servers: Group,
+        size: float,
+        waits: Iterable[int],
+        label: Label,
+        inside: float,
+    ) -> list[int]:
+        """Append a collective across servers and what their ranks exchange inside meanwhile."""
+        waits = list(waits)
+        tasks = [self.collective(kind, servers, size, waits, label)]
+        if inside > 0.0:
+            tasks.append(self.collective(kind, servers, 0.0, waits, label, inside))
+        return tasks
+
     def finish(self, placement: Placement) -> TaskGraph:
         """Return the task graph."""
         count = len(self.kind)
@@ -129,6 +145,7 @@ class _Builder:
         self.reduced: dict[int, list[int]] = {rank: [] for rank in every}
         self.arrived: dict[tuple[int, int, int, int], list[int]] = {}
         self.queued: dict[tuple[int, int, int], list[int]] = {}
+        self.called: dict[tuple[int, ...], list[int]] = {}
         self.buckets = buckets
         split = schedule.split_backward
         self.completes = PassKind.WEIGHT if split else PassKind.BACKWARD
@@ -308,8 +325,7 @@ class _Builder:
         inside = 2.0 * (gpus - 1) / gpus * size / self.loads.gather_rate
         for rank, gate in gates.items():
             servers = self.placement.rank_servers(rank)
-            task = self.tasks.collective(TaskKind.ALLREDUCE, servers, size, gate, label, inside)
-            gates[rank] = [task]
+            gates[rank] = self.tasks.both(TaskKind.ALLREDUCE, servers, size, gate, label, inside)
 
     def _exchange_experts(
         self, kind: PassKind, stage: int, gates: dict[int, list[int]], label: Label, share: float
@@ -354,26 +370,37 @@ class _Builder:
         groups_of: tuple[list[np.ndarray], list[np.ndarray]],
         before: dict[int, list[int]],
         label: Label,
+        in_turn: bool = False,
     ) -> dict[int, list[int]]:
-        """Add collectives of dense weights and of experts; return them by rank."""
+        """Add collectives of dense weights and of experts; return them by rank.
+
+        Those of one group ``in_turn`` go one after another.
+        """
         found: dict[int, list[int]] = {}
         for size, groups in zip(sizes, groups_of, strict=True):
+            sort = [groups is each for each in (self.dense_groups, self.expert_groups)]
             for group in groups if size > 0.0 else ():
                 ranks = self.ranks[stage][group].tolist()
                 if len(ranks) == 1:
                     continue
                 waits = [task for rank in ranks for task in before.get(rank, [])]
                 columns = self._columns(ranks)
-                # Ranks of one server add up first, each GPU its own part.
+                # Ranks of one server exchange meanwhile, each GPU its own part.
                 here = len(ranks) / len(columns[0])
                 inside = (here - 1.0) / here * size / self.layout.tensor
                 delay = inside / self.loads.gather_rate
                 if kind == TaskKind.ALLREDUCE:
                     delay *= 2.0
-                tasks = [
-                    self.tasks.collective(kind, servers, size / len(columns), waits, label, delay)
-                    for servers in columns
-                ]
+                tasks = []
+                for place, servers in enumerate(columns):
+                    caller = (*sort, *ranks, place)
+                    turn = self.called.get(caller, []) if in_turn else []
+                    made = self.tasks.both(
+                        kind, servers, size / len(columns), waits + turn, label, delay
+                    )
+                    if in_turn:
+                        self.called[caller] = made
+                    tasks += made
                 for rank in ranks:
                     found.setdefault(rank, []).extend(tasks)
         return found
@@ -404,7 +431,7 @@ class _Builder:
         label = (part, Phase.SYNCHRONISE, microbatch)
         sizes = gradients.dense, gradients.expert
         found = self._synchronise(
-            kind, stage, sizes, (self.dense_groups, self.expert_groups), before, label
+            kind, stage, sizes, (self.dense_groups, self.expert_groups), before, label, True
         )
         for rank, tasks in found.items():
             self.reduced[rank] += tasks
@@ -415,7 +442,7 @@ class _Builder:
                 zip(sizes, (self.dense_groups, self.expert_groups), strict=True)
             )  # fmt: skip
             summed = self._synchronise(
-                TaskKind.ALLREDUCE, stage, (share, 0.0), (self.copies, []), before, label
+                TaskKind.ALLREDUCE, stage, (share, 0.0), (self.copies, []), before, label, True
             )
             for rank, tasks in summed.items():
                 self.reduced[rank] += tasks
