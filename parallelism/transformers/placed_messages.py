@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from codesign_base.arrays import Floats, Ints
 from parallelism.taskgraph import Phase, TaskKind
-from parallelism.transformers.groups import AllToAll, Exchange
+from parallelism.transformers.groups import AllToAll, Exchange, as_servers
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PassKind
@@ -36,6 +36,8 @@ class Messages:
     def __init__(self, placement: Placement, loads: Loads, shape: Shape, tasks: TaskList) -> None:
         self.placement, self.layout = placement, placement.layout
         self.loads, self.shape, self.tasks = loads, shape, tasks
+        tensor, servers = np.array([placement.layout.tensor, placement.servers_per_rank], float)
+        self._tensor = float(as_servers(tensor, servers))
         # Of exchanges of the shape, by their identity.
         self._groups: dict[int, Ints] = {}
         self._called: dict[int, list[Ints]] = {}
@@ -89,7 +91,7 @@ class Messages:
         *,
         in_turn: bool = False,
     ) -> list[Ints]:
-        """Add one collective a group, and its seconds ``inside`` servers; return those of each rank.
+        """Add one collective a group; return those of each rank.
 
         Those that come ``in_turn`` go one after another, as calls of one NCCL communicator do.
         """
@@ -100,7 +102,8 @@ class Messages:
         before = [task[over.members] for task in waits]
         if in_turn:
             before += self._called.get(id(over), [])
-        made = self._both(kind, groups, size / over.shares, before, label, inside, over.element)
+        sizes = size / over.shares * over.as_servers
+        made = self._both(kind, groups, sizes, before, label, inside, over.element)
         if in_turn:
             self._called[id(over)] = made
         return [row for block in made for row in block[over.of_place].T]
@@ -109,15 +112,15 @@ class Messages:
         self,
         kind: TaskKind,
         groups: Ints,
-        size: float,
+        size: float | Floats,
         before: list[Ints],
         label: Label,
         inside: Floats | None,
         element: Ints | None = None,
     ) -> list[Ints]:
-        """Add collectives: what goes across servers and, at the same time, what stays inside them.
+        """Add collectives over servers and, at the same time, their seconds ``inside`` each.
 
-        The latter takes its time and sends nothing.
+        Rings go through the ranks of a server at the rate of what is slower.
         """
         made = [self.tasks.add(kind, groups, None, size, before, label, 0.0, element)]
         if inside is not None:
@@ -140,6 +143,7 @@ class Messages:
         if self.placement.servers_per_rank == 1 or size == 0.0:
             return []
         groups = self._rank_groups(stage)
+        size *= self._tensor
         return [self.tasks.add(TaskKind.ALL_GATHER, groups, None, size, waits, label)]
 
     def _rank_groups(self, stage: int) -> Ints:
@@ -156,6 +160,7 @@ class Messages:
             return gate
         groups = self._rank_groups(stage)
         inside = np.full(groups.size, self.loads.inside_s(self.placement)[kind, label[0]])
+        size *= self._tensor
         return self._both(TaskKind.ALLREDUCE, groups, size, gate, label, inside)
 
     def exchange_heads(

@@ -300,10 +300,9 @@ class _Builder:
         over = of_stage[stage]
         inside = None
         if over.inside.max() > 1.0:
-            # Ranks of one server exchange, each GPU its own part.
-            share = (over.inside - 1.0) / over.inside * size / self.layout.tensor
             passes = 2.0 if kind == TaskKind.ALLREDUCE else 1.0
-            inside = passes * share / self.loads.gather_rate
+            share = np.where(over.inside > 1.0, 1.0 - 1.0 / over.ranks, 0.0)
+            inside = passes * share * size / (self.layout.tensor * self.loads.gather_rate)
         return self.messages.collective(kind, over, size, before, label, inside, in_turn=in_turn)
 
     def _gather(

@@ -72,9 +72,11 @@ def _sends(placement: Placement, replicate: int, every: bool) -> _Sends:
         rows = (ranks * np.arange(stages)[:, None, None] + places).reshape(-1, places.shape[1])
         inside, distinct = _counted(home.ravel()[rows], servers)
         ring, away = np.empty(stages * ranks), np.empty(stages * ranks)
-        ring[rows] = (1.0 - 1.0 / distinct) / inside
+        once = 1.0 - 1.0 / rows.shape[1]
+        ring[rows] = np.where(distinct > 1, once / inside, 0.0)
         away[rows] = rows.shape[1] - inside
-        return ring, away, (1.0 - 1.0 / inside).reshape(stages, -1).max(axis=1)
+        near = np.where((inside > 1).reshape(stages, -1).any(axis=1), once, 0.0)
+        return ring, away, near
 
     places, none = np.arange(ranks), np.zeros(stages)
     sharing = state_groups(replace(layout, zero=1, replicate=replicate))
@@ -182,7 +184,8 @@ def part_bytes(placement: Placement, loads: Loads, *, every: bool = False) -> Pa
     outputs = np.zeros((2, stage.size))
     outputs[0, :-1] = loads.boundary_bytes * sent.outputs[1 + step, stage[:-1]]
     outputs[1, 1:] = loads.boundary_bytes * sent.outputs[1 - step, stage[1:]]
-    ring = (split - 1) / split * (layout.data * layout.context * split if every else 1)
+    ring = (1.0 - 1.0 / layout.tensor) * (split > 1)
+    ring *= layout.data * layout.context * split if every else 1
 
     def shared(
         counts: tuple[WeightCount, ...], of_dense: Floats, of_expert: Floats, passes: float
@@ -225,8 +228,9 @@ def network_bytes(
     Returns
     -------
     float
-        What transfers carry, and of a buffer that n servers share n - 1 times its size for a
-        ReduceScatter or an AllGather, twice that for an AllReduce (Patarasuk and Yuan, 2009).
+        What transfers carry, and what rings through all ranks of the servers do: of a buffer of n
+        ranks on more than one server (n - 1) / n of its size leaves each server for a ReduceScatter
+        or an AllGather, twice that for an AllReduce (Patarasuk and Yuan, 2009).
     float64 array, shape (parts,)
         Of these, the gradients of each part after its last pass.
     """

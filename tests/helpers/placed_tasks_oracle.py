@@ -20,6 +20,13 @@ _PHASE = {
 _SENDS = {PassKind.FORWARD: (1, Phase.ACTIVATION), PassKind.BACKWARD: (-1, Phase.GRADIENT)}
 
 
+def _more(ranks: int, servers: int) -> float:
+    """A ring of ranks sends (ranks - 1) / ranks of a buffer from server to server."""
+    if servers == 1:
+        return 1.0
+    return ((ranks - 1) / ranks) / ((servers - 1) / servers)
+
+
 def plain_tasks(
     placement: Placement, schedule: PipelineSchedule, loads: Loads, buckets: int = 4
 ) -> TaskGraph:
@@ -221,7 +228,11 @@ class _Builder:
             for rank in ranks:
                 servers = self.placement.rank_servers(rank)
                 gather = self.tasks.collective(
-                    TaskKind.ALL_GATHER, servers, inputs, waits[rank], label
+                    TaskKind.ALL_GATHER,
+                    servers,
+                    inputs * _more(self.layout.tensor, len(servers)),
+                    waits[rank],
+                    label,
                 )
                 again[rank] = [gather]
         other = {rank: list(waits[rank]) for rank in ranks}
@@ -307,10 +318,11 @@ class _Builder:
             return found
         for members in self.ranks[stage].reshape(-1, self.layout.context).tolist():
             before = [task for rank in members for task in waits[rank]]
-            share = size / self.placement.servers_per_rank
+            columns = self._columns(members)
+            share = size / self.placement.servers_per_rank * _more(len(members), len(columns[0]))
             tasks = [
                 self.tasks.collective(TaskKind.ALL_GATHER, servers, share, before, label)
-                for servers in self._columns(members)
+                for servers in columns
                 if len(servers) > 1
             ]
             found |= dict.fromkeys(members, tasks)
@@ -321,8 +333,9 @@ class _Builder:
         size = float(self.loads.tensor_bytes[kind, label[0]])
         if self.placement.servers_per_rank == 1 or size == 0.0:
             return
-        gpus = self.placement.gpus_per_server
+        gpus = self.layout.tensor
         inside = 2.0 * (gpus - 1) / gpus * size / self.loads.gather_rate
+        size *= _more(gpus, self.placement.servers_per_rank)
         for rank, gate in gates.items():
             servers = self.placement.rank_servers(rank)
             gates[rank] = self.tasks.both(TaskKind.ALLREDUCE, servers, size, gate, label, inside)
@@ -387,17 +400,16 @@ class _Builder:
                 columns = self._columns(ranks)
                 # Ranks of one server exchange meanwhile, each GPU its own part.
                 here = len(ranks) / len(columns[0])
-                inside = (here - 1.0) / here * size / self.layout.tensor
-                delay = inside / self.loads.gather_rate
+                inside = (len(ranks) - 1.0) / len(ranks) * size / self.layout.tensor
+                delay = inside / self.loads.gather_rate if here > 1.0 else 0.0
+                each = size / len(columns) * _more(len(ranks), len(columns[0]))
                 if kind == TaskKind.ALLREDUCE:
                     delay *= 2.0
                 tasks = []
                 for place, servers in enumerate(columns):
                     caller = (*sort, *ranks, place)
                     turn = self.called.get(caller, []) if in_turn else []
-                    made = self.tasks.both(
-                        kind, servers, size / len(columns), waits + turn, label, delay
-                    )
+                    made = self.tasks.both(kind, servers, each, waits + turn, label, delay)
                     if in_turn:
                         self.called[caller] = made
                     tasks += made

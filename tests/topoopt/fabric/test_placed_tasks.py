@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -120,11 +121,11 @@ def test_gradients_and_weights_move_their_exact_bytes(zero: int) -> None:
 
 
 def test_ranks_of_one_server_share_what_leaves_it() -> None:
-    """Two ranks a server reduce inside first: the ring between servers carries one buffer."""
+    """Two ranks a server pass on three of four chunks each, of which the last leaves it."""
     layout = Layout(2, 1, 4, 1, zero=0)
     placement, order, loads = placed(SMALL, layout)
     sent = traffic_of(iteration_tasks(placement, order, loads)).allreduce_sent()
-    assert sent == pytest.approx(2 * (2 - 1) * loads.gradients[0].dense)
+    assert sent == pytest.approx(2 * 2 * 3 / 4 * loads.gradients[0].dense)
 
 
 def test_tokens_go_to_experts_and_back() -> None:
@@ -159,6 +160,44 @@ def test_ranks_of_one_server_pass_their_keys_on_to_the_others() -> None:
     assert tasks.size[gathers].sum() / 2 == pytest.approx(CARRIED * 8 * 3 * 3 * chunk)
 
 
+@pytest.mark.parametrize("zero", [0, 1, 2])
+def test_sums_of_gradients_go_in_turn(zero: int) -> None:
+    """Each piece's after that of the piece before, in the order in which passes complete them."""
+    layout = Layout(4, 1, 2, 2, zero=zero)
+    placement, order, loads = placed(SMALL, layout)
+    tasks = iteration_tasks(placement, order, replace(loads, exposed=0.0))
+    kind = TaskKind.REDUCE_SCATTER if zero else TaskKind.ALLREDUCE
+    for servers in ((0, 1), (2, 3)):
+        group = tasks.groups.index(servers)
+        calls = np.flatnonzero((tasks.kind == kind) & (tasks.first == group))
+        # Four of the last microbatch, and one of each before.
+        assert calls.size == 4 + (order.microbatches - 1) * (zero == 2)
+        for one, following in pairwise(calls.tolist()):
+            after = tasks.successors[slice(*tasks.successor_offsets[one : one + 2])]
+            assert following in after
+
+
+def test_what_software_exposes_is_waited_for_and_does_not_wait_for_the_rest() -> None:
+    layout = Layout(4, 1, 2, 1)
+    placement, order, loads = placed(SMALL, layout)
+    tasks = iteration_tasks(placement, order, replace(loads, exposed=0.25))
+    calls = np.flatnonzero(tasks.kind == TaskKind.REDUCE_SCATTER).tolist()
+    sizes = tasks.size[calls]
+    assert np.unique(sizes).size == 2
+    successors = {
+        one: set(tasks.successors[slice(*tasks.successor_offsets[one : one + 2])].tolist())
+        for one in calls
+    }
+    exposed = [one for one in calls if tasks.size[one] == sizes.min()]
+    rest = [one for one in calls if tasks.size[one] == sizes.max()]
+    for one, following in pairwise(rest):
+        assert following in successors[one]
+    for first, second in zip(exposed, rest, strict=True):
+        assert second in successors[first]
+        assert any(tasks.kind[task] == TaskKind.COMPUTE for task in successors[first])
+        assert not successors[second] & set(exposed)
+
+
 def test_tensor_groups_over_servers_wait_for_their_sums() -> None:
     layout = Layout(8, 1, 2, 1, zero=0)
     placement, order, loads = placed(SMALL, layout)
@@ -167,9 +206,15 @@ def test_tensor_groups_over_servers_wait_for_their_sums() -> None:
     sums = (tasks.kind == TaskKind.ALLREDUCE) & (tasks.phase != 5)
     groups = {tasks.groups[g] for g in tasks.first[sums].tolist()}
     assert groups == {(0, 1), (2, 3)}
-    assert tasks.size[sums].sum() == pytest.approx(
-        2 * order.microbatches * loads.tensor_bytes.sum()
+    # Two servers that share a buffer send half of it each; of eight chunks, seven leave each.
+    assert tasks.size[sums].sum() / 2 == pytest.approx(
+        7 / 8 * 2 * order.microbatches * loads.tensor_bytes.sum()
     )
+    # Inside servers, at the same time, each GPU passes on seven eighths.
+    assert tasks.delay[sums].sum() == pytest.approx(
+        2 * 7 / 8 * 2 * order.microbatches * loads.tensor_bytes.sum() / loads.gather_rate
+    )
+    assert not (tasks.size[sums] * tasks.delay[sums]).any()
 
 
 def test_orders_that_place_alike_are_tried_once() -> None:
