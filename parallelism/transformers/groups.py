@@ -1,6 +1,7 @@
 """Groups of ranks that exchange data, and the servers that they do it over."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -77,12 +78,12 @@ class Exchange:
     inside: Floats
     element: Ints | None = None
 
-    @property
+    @cached_property
     def ranks(self) -> Floats:
         """Ranks of each collective's group."""
         return self.inside * _lengths(self.servers)
 
-    @property
+    @cached_property
     def as_servers(self) -> Floats:
         """Of each collective, see `as_servers`."""
         return as_servers(self.ranks, _lengths(self.servers))

@@ -140,6 +140,8 @@ class _Builder:
     def build(self) -> tuple[TaskGraph, Ints]:
         """Add all passes, each after those that it waits for."""
         order, count = self.order, self.order.kind.size
+        if self.layout.zero in (1, 2):
+            self._begin()
         sizes = np.zeros(count, dtype=np.int64)  # of templates
         at = 0
         for number in [*np.flatnonzero(order.template == np.arange(count)).tolist(), count]:
@@ -155,6 +157,16 @@ class _Builder:
         self._repeat()
         self._finish()
         return self.tasks.finish(self.placement, self.shape.server_of_device)
+
+    def _begin(self) -> None:
+        """Gather the share of weights that no pass hides, before the first one."""
+        for number in np.flatnonzero(self.order.uses).tolist():
+            stage, part = int(self.order.stage[number]), int(self.order.part[number])
+            weights = self.loads.weights[part].times(self.loads.exposed)
+            label = (part, Phase.SYNCHRONISE, int(self.order.microbatch[number]))
+            before = self.gathered[stage]
+            found = self._synchronise(TaskKind.ALL_GATHER, stage, weights, before, label)
+            self.gathered[stage] = found or before
 
     def _repeat(self) -> None:
         """Add the repetitions of passes."""
@@ -310,45 +322,64 @@ class _Builder:
     ) -> list[Ints]:
         """Gather the weights of a part, or a piece of them, after the piece before.
 
-        Where they are dropped after use, there is room for the piece at work and for the next.
-        What the software exposes is gathered only when the rank has done all before.
+        Where they are dropped after use, there is room for the piece at work and for the next, and
+        what the software exposes is gathered only when the rank has done all before.
         """
-        before = list(self.gathered[stage])
-        if self.layout.zero == 3 and len(self.ended[stage]) > 1:
-            before.append(self.ended[stage][0])
-        found: list[Ints] = []
+        known, exposed = self.gathered[stage], self.loads.exposed
+        before, found = list(known), []
+        shares = [(1.0 - exposed, before)]
+        if self.layout.zero == 3:
+            if len(self.ended[stage]) > 1:
+                before.append(self.ended[stage][0])
+            shares.append((exposed, before + waits))
         label = (part, Phase.SYNCHRONISE, microbatch)
-        exposed = self.loads.exposed
-        for share, after in ((1.0 - exposed, before), (exposed, before + waits)):
+        for share, after in shares:
             weights = self.loads.weights[part].times(share / pieces)
             found += self._synchronise(TaskKind.ALL_GATHER, stage, weights, after, label)
-        self.gathered[stage] = found
-        return found
+        self.gathered[stage] = found or known
+        return self.gathered[stage]
 
     def _reduce(
         self, stage: int, part: int, ends: Ints, pieces: int, microbatch: int, last: bool
     ) -> list[Ints]:
         """Reduce or scatter the gradients of a part, or a piece; return what the rank waits for.
 
-        That is the share that the software exposes, which goes first; the rest goes in turn.
-        Copies add up what is complete.
+        That is the share that the software exposes of every microbatch's, which goes first; of
+        those of the last one only it is left for the end.
         """
-        kind = TaskKind.REDUCE_SCATTER if self.layout.zero else TaskKind.ALLREDUCE
-        label = (part, Phase.SYNCHRONISE, microbatch)
-        exposed = self.loads.exposed
-        waits, held = [ends], []
-        for share, in_turn in ((exposed, False), (1.0 - exposed, True)):
-            gradients = self.loads.gradients[part].times(share / pieces)
-            found = self._synchronise(kind, stage, gradients, waits, label, in_turn)
-            if last:
-                found += self._add_up(stage, gradients, waits + found, label, in_turn)
-            self.reduced[stage] += found
-            if not in_turn:
-                waits, held = waits + found, found
+        label, exposed = (part, Phase.SYNCHRONISE, microbatch), self.loads.exposed
+        gradients, held = self.loads.gradients[part].times(1.0 / pieces), []
+        if self.layout.zero >= 2:
+            held = self._sum(stage, gradients.times(exposed), [ends], label, last, False)
+        hidden = gradients.times(1.0 - exposed)
+        self._sum(stage, hidden, [ends, *held], label, last, True)
         return held
 
+    def _sum(
+        self,
+        stage: int,
+        gradients: WeightCount,
+        waits: list[Ints],
+        label: Label,
+        last: bool,
+        in_turn: bool,
+    ) -> list[Ints]:
+        """Reduce or scatter gradients; of the last microbatch copies add up what is complete."""
+        kind = TaskKind.REDUCE_SCATTER if self.layout.zero else TaskKind.ALLREDUCE
+        found = self._synchronise(kind, stage, gradients, waits, label, in_turn)
+        if last:
+            found += self._add_up(stage, gradients, waits + found, label, in_turn)
+        self.reduced[stage] += found
+        return found
+
     def _finish(self) -> None:
-        """Share the gradient of a tied embedding between the end stages, then update."""
+        """Sum what no pass hides, and the gradient of a tied embedding, then update."""
+        if self.layout.zero < 2:
+            for number in np.flatnonzero(self.order.last).tolist():
+                stage, part = int(self.order.stage[number]), int(self.order.part[number])
+                gradients = self.loads.gradients[part].times(self.loads.exposed)
+                label = (part, Phase.SYNCHRONISE, int(self.order.microbatch[number]))
+                self._sum(stage, gradients, self._last_outputs(stage), label, True, True)
         if self.loads.tied_bytes > 0.0 and self.stages > 1:
             self._tie()
         if self.loads.update_s == 0.0:

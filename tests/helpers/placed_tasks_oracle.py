@@ -169,9 +169,15 @@ class _Builder:
 
     def build(self) -> TaskGraph:
         """Add all passes, each after those that it waits for."""
+        first, last = self._ends()
+        for stage, place in sorted(first) if self.layout.zero in (1, 2) else ():
+            _, chunk, microbatch = self.schedule.passes[stage, place].tolist()
+            part = part_of(self.schedule.name, self.stages, stage, chunk)
+            before = {rank: self.gathered[rank] for rank in self.ranks[stage].tolist()}
+            label = (part, Phase.SYNCHRONISE, microbatch)
+            self.gathered |= self._gather(stage, part, before, self.loads.exposed, label)
         at = [0] * self.stages
         done: set[tuple[int, int, int]] = set()
-        first, last = self._ends()
         while any(place < self.schedule.length for place in at):
             for stage in range(self.stages):
                 while at[stage] < self.schedule.length:
@@ -250,7 +256,16 @@ class _Builder:
                 held = {rank: list(self.gathered[rank]) for rank in ranks}
                 for rank in ranks:
                     held[rank] += self.ended[rank][-2:-1] if zero == 3 else []
-                gathered = self._gather(stage, part, held, pieces, label)
+                hidden = (1.0 - self.loads.exposed) / pieces
+                gathered = self._gather(stage, part, held, hidden, label)
+                if zero == 3:
+                    late = {rank: held[rank] + waits[rank] for rank in ranks}
+                    shown = self._gather(stage, part, late, self.loads.exposed / pieces, label)
+                    gathered = {
+                        rank: gathered.get(rank, []) + shown.get(rank, []) for rank in ranks
+                    }
+                else:
+                    gathered = {rank: self.gathered[rank] for rank in ranks} | gathered
                 self.gathered |= gathered
             seconds = float(self.loads.seconds[kind, part]) / pieces - attention
             ends = {}
@@ -266,7 +281,17 @@ class _Builder:
                 waits[rank] = [ends[rank]]
                 self.ended[rank].append(ends[rank])
             if scatters:
-                self._reduce(stage, part, ends, pieces, microbatch, last)
+                after, where = (
+                    {rank: [end] for rank, end in ends.items()},
+                    (stage, part, microbatch),
+                )
+                if zero >= 2:
+                    share = self.loads.exposed / pieces
+                    shown = self._reduce(*where, after, share, last, False)
+                    for rank in ranks:
+                        waits[rank] = waits[rank] + shown[rank]
+                        after[rank] = after[rank] + shown[rank]
+                self._reduce(*where, after, (1.0 - self.loads.exposed) / pieces, last, True)
         gates = {rank: [*waits[rank], *again.get(rank, [])] for rank in ranks}
         self._reduce_tensor(kind, gates, label)
         size = float(self.loads.heads_bytes[kind, part]) / self.layout.context
@@ -418,10 +443,10 @@ class _Builder:
         return found
 
     def _gather(
-        self, stage: int, part: int, before: dict[int, list[int]], pieces: int, label: Label
+        self, stage: int, part: int, before: dict[int, list[int]], share: float, label: Label
     ) -> dict[int, list[int]]:
-        """Gather the weights of a part, or a piece of them."""
-        weights = self.loads.weights[part].times(1.0 / pieces)
+        """Gather a share of the weights of a part."""
+        weights = self.loads.weights[part].times(share)
         return self._synchronise(
             TaskKind.ALL_GATHER, stage, (weights.dense, weights.expert),
             (self.dense_groups, self.expert_groups), before, (part, Phase.SYNCHRONISE, label[2]),
@@ -431,36 +456,39 @@ class _Builder:
         self,
         stage: int,
         part: int,
-        ends: dict[int, int],
-        pieces: int,
         microbatch: int,
+        after: dict[int, list[int]],
+        share: float,
         last: bool,
-    ) -> None:
-        """Reduce or scatter the gradients of a part, or a piece of them."""
+        in_turn: bool,
+    ) -> dict[int, list[int]]:
+        """Reduce or scatter a share of the gradients of a part; return the tasks of each rank."""
         kind = TaskKind.REDUCE_SCATTER if self.layout.zero else TaskKind.ALLREDUCE
-        gradients = self.loads.gradients[part].times(1.0 / pieces)
-        before = {rank: [end] for rank, end in ends.items()}
+        gradients = self.loads.gradients[part].times(share)
         label = (part, Phase.SYNCHRONISE, microbatch)
         sizes = gradients.dense, gradients.expert
-        found = self._synchronise(
-            kind, stage, sizes, (self.dense_groups, self.expert_groups), before, label, True
-        )
-        for rank, tasks in found.items():
-            self.reduced[rank] += tasks
-            before[rank] = before[rank] + tasks
+        groups = (self.dense_groups, self.expert_groups)
+        found = self._synchronise(kind, stage, sizes, groups, after, label, in_turn)
+        made = {rank: list(found.get(rank, [])) for rank in after}
         if last and self.copies:
-            share = sum(
-                size / len(groups[0]) for size, groups in
-                zip(sizes, (self.dense_groups, self.expert_groups), strict=True)
-            )  # fmt: skip
+            each = sum(size / len(own[0]) for size, own in zip(sizes, groups, strict=True))
+            before = {rank: after[rank] + made[rank] for rank in after}
             summed = self._synchronise(
-                TaskKind.ALLREDUCE, stage, (share, 0.0), (self.copies, []), before, label, True
+                TaskKind.ALLREDUCE, stage, (each, 0.0), (self.copies, []), before, label, in_turn
             )
             for rank, tasks in summed.items():
-                self.reduced[rank] += tasks
+                made[rank] += tasks
+        for rank, tasks in made.items():
+            self.reduced[rank] += tasks
+        return made
 
     def _finish(self) -> None:
-        """Share the gradient of a tied embedding between the end stages, then update."""
+        """Sum what is left, share a tied embedding's gradient between the end stages, update."""
+        for stage, place in sorted(self._ends()[1]) if self.layout.zero < 2 else ():
+            _, chunk, microbatch = self.schedule.passes[stage, place].tolist()
+            part = part_of(self.schedule.name, self.stages, stage, chunk)
+            after = {rank: self.gate[rank] for rank in self.ranks[stage].tolist()}
+            self._reduce(stage, part, microbatch, after, self.loads.exposed, True, True)
         if self.loads.tied_bytes > 0.0 and self.stages > 1:
             label = (0, Phase.SYNCHRONISE, 0)
             for head, tail in zip(self.ranks[0].tolist(), self.ranks[-1].tolist(), strict=True):
