@@ -1,5 +1,6 @@
 """What the ranks of a placed layout send in a pass, as tasks of a graph."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -100,10 +101,10 @@ class Messages:
             groups = np.array([self.tasks.group(servers) for servers in over.servers])
             self._groups[id(over)] = groups
         before = [task[over.members] for task in waits]
-        if in_turn:
-            before += self._called.get(id(over), [])
-        sizes = size / over.shares * over.as_servers
-        made = self._both(kind, groups, sizes, before, label, inside, over.element)
+        sizes, turn = size / over.shares * over.as_servers, self._called.get(id(over), [])
+        made = self._both(
+            kind, groups, sizes, before, label, inside, over.element, turn if in_turn else []
+        )
         if in_turn:
             self._called[id(over)] = made
         return [row for block in made for row in block[over.of_place].T]
@@ -117,14 +118,17 @@ class Messages:
         label: Label,
         inside: Floats | None,
         element: Ints | None = None,
+        turn: Sequence[Ints] = (),
     ) -> list[Ints]:
         """Add collectives over servers and, at the same time, their seconds ``inside`` each.
 
-        Rings go through the ranks of a server at the rate of what is slower.
+        Rings go through the ranks of a server at the rate of what is slower. Both wait for those of
+        the call before, if there is one.
         """
-        made = [self.tasks.add(kind, groups, None, size, before, label, 0.0, element)]
+        add, last = self.tasks.add, [[each] for each in turn] or [[], []]
+        made = [add(kind, groups, None, size, before + last[0], label, 0.0, element)]
         if inside is not None:
-            made.append(self.tasks.add(kind, groups, None, 0.0, before, label, inside, element))
+            made.append(add(kind, groups, None, 0.0, before + last[1], label, inside, element))
         return made
 
     def exchange_context(

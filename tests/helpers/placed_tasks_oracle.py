@@ -1,6 +1,6 @@
 """Task graphs of placed layouts rank by rank and message by message, in plain loops."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -96,12 +96,13 @@ class TaskList:
         waits: Iterable[int],
         label: Label,
         inside: float,
+        turn: Sequence[int] = (),
     ) -> list[int]:
         """Append a collective across servers and what their ranks exchange inside meanwhile."""
         waits = list(waits)
-        tasks = [self.collective(kind, servers, size, waits, label)]
+        tasks = [self.collective(kind, servers, size, [*waits, *turn[:1]], label)]
         if inside > 0.0:
-            tasks.append(self.collective(kind, servers, 0.0, waits, label, inside))
+            tasks.append(self.collective(kind, servers, 0.0, [*waits, *turn[1:]], label, inside))
         return tasks
 
     def finish(self, placement: Placement) -> TaskGraph:
@@ -434,7 +435,7 @@ class _Builder:
                 for place, servers in enumerate(columns):
                     caller = (*sort, *ranks, place)
                     turn = self.called.get(caller, []) if in_turn else []
-                    made = self.tasks.both(kind, servers, each, waits + turn, label, delay)
+                    made = self.tasks.both(kind, servers, each, waits, label, delay, turn)
                     if in_turn:
                         self.called[caller] = made
                     tasks += made
