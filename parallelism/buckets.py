@@ -27,8 +27,8 @@ def bucket_allreduces(
     Parameters
     ----------
     tasks : TaskGraph
-        AllReduces of one group that wait for each other must not come into one bucket; those of
-        the builder never do.
+        AllReduces of one group may go in turn, but what comes between those of one bucket must
+        wait for none of them.
     bucket_bytes : float
         Least bytes of a bucket; the last one of a group may hold less.
     ready : float64 array, shape (tasks,)

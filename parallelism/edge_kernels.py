@@ -32,7 +32,7 @@ def merged_rows(
     Returns
     -------
     offsets, successors, predecessors : int64 arrays
-        Of these, what is listed twice once.
+        Of these, what is listed twice once; what became one task does not wait for itself.
     """
     tasks = place.size
     begin = np.zeros(count + 1, np.int64)
@@ -54,7 +54,7 @@ def merged_rows(
     for t in range(count):
         first = at
         for i in range(begin[t], begin[t + 1]):
-            if at == first or rows[i] != rows[at - 1]:
+            if rows[i] != t and (at == first or rows[i] != rows[at - 1]):
                 rows[at] = rows[i]
                 predecessors[rows[i]] += 1
                 at += 1

@@ -381,7 +381,7 @@ def test_the_examples_of_the_readme_run_on_a_few_servers(tmp_path, monkeypatch, 
     program = "\n".join(blocks(README, "python"))
     fewer = re.sub(r"servers=\d+, degree=\d+", "servers=2, degree=2", program)
     with_little_effort(fewer.replace("llama3-8b", "gpt2"), monkeypatch)
-    assert len(capsys.readouterr().out.splitlines()) == 12
+    assert len(capsys.readouterr().out.splitlines()) == 13
     assert (tmp_path / "plan.json").exists() and (tmp_path / "wiring.svg").exists()
 
 

@@ -49,9 +49,10 @@ def estimated_seconds(
     at_the_end, rate = rate / sharing, rate / (0.5 * (1.0 + sharing))
     beside = sent.context + loads.beside * sent.tokens
     after = sent.heads + (1.0 - loads.beside) * sent.tokens
-    seconds, held_up = loads.seconds, (after + sent.tensor) / rate
+    seconds, summed = loads.seconds, sent.tensor / rate
     if placement.servers_per_rank > 1:
-        held_up = held_up + loads.inside_s(placement)
+        summed = np.maximum(summed, loads.inside_s(placement))
+    held_up = after / rate + summed
     if sent.context.any():
         shared = PIECES * loads.beside * sent.tokens / rate
         others = placement.layout.expert_ranks - 1
@@ -63,8 +64,8 @@ def estimated_seconds(
             (beside + sent.inputs) / rate,
             held_up,
             sent.outputs / rate,
-            sent.weights / rate,
-            sent.gradients / at_the_end,
+            np.maximum(sent.weights / rate, sent.near_weights / loads.gather_rate),
+            np.maximum(sent.gradients / at_the_end, sent.near_gradients / loads.gather_rate),
             sent.copies / at_the_end,
         ),
         loads.exposed, 1.0 / sent.ranks,

@@ -1,6 +1,7 @@
 """Groups of ranks that exchange data, and the servers that they do it over."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -76,6 +77,33 @@ class Exchange:
     shares: int
     inside: Floats
     element: Ints | None = None
+
+    @cached_property
+    def ranks(self) -> Floats:
+        """Ranks of each collective's group."""
+        return self.inside * _lengths(self.servers)
+
+    @cached_property
+    def as_servers(self) -> Floats:
+        """Of each collective, see `as_servers`."""
+        return as_servers(self.ranks, _lengths(self.servers))
+
+
+def as_servers(ranks: Floats, servers: Floats) -> Floats:
+    """Return the size of a buffer that a ring of servers passes on, over that of a ring of ranks.
+
+    Parameters
+    ----------
+    ranks, servers : float64 arrays
+        Of groups. A ring, as NCCL's, goes through all ranks of a server before it leaves.
+
+    Returns
+    -------
+    float64 array
+        Each server then sends as much to the next; 1 where one server has all ranks.
+    """
+    others = np.maximum(servers - 1.0, 1.0)
+    return np.where(servers > 1.0, (1.0 - 1.0 / ranks) * servers / others, 1.0)
 
 
 def exchange(placement: Placement, ranks: Ints, groups: Ints) -> Exchange:

@@ -76,8 +76,7 @@ class Loads:
         pass runs; zero within one server.
     context_bytes : float64 array, shape (3, parts)
         Keys and values (and their gradients) of all context ranks together that go round the
-        context group in each pass; zero within one server. Where several ranks of a group are on
-        one server, as much more as makes an AllGather over servers what a ring of ranks sends.
+        context group in each pass; zero within one server.
     attention_s : float64 array, shape (3, parts)
         Of the seconds of each pass those of attention to what goes round, which alone can hide it;
         zero within one server.
@@ -125,11 +124,8 @@ class Loads:
     beside: float = 0.0
 
     def inside_s(self, placement: Placement) -> Floats:
-        """Return the seconds in which the GPUs of a server reduce for tensor groups over several.
-
-        Each GPU its own part before the servers exchange, and after that all gather the sums.
-        """
-        share = 1.0 - 1.0 / placement.gpus_per_server
+        """Return the seconds in which GPUs pass on sums of tensor groups inside their servers."""
+        share = 1.0 - 1.0 / placement.layout.tensor
         return 2.0 * share * self.tensor_bytes / self.gather_rate
 
 
@@ -161,7 +157,7 @@ def loads_of(
     -----
     A group within one server communicates at the server's own bandwidth, and that time is the
     device's; what crosses servers is left to the network. Of tensor groups over servers a message
-    still holds ranks up by calls and copies, and GPUs of one server reduce among them
+    still holds ranks up by calls and copies, and GPUs of one server pass them on
     (`Loads.inside_s`); what members of other groups on one server exchange is not counted besides.
     """
     assert training.layout == placement.layout, "the placement is of another layout"
@@ -170,9 +166,6 @@ def loads_of(
     if training.implementation.forwarded_tokens:
         crossing = _crossing(training.model, placement)
         found = replace(found, expert_bytes=found.expert_bytes * crossing)
-    if far is None and placement.context_spans_servers:
-        rounds = _rounds(placement.of_degrees)
-        found = replace(found, context_bytes=found.context_bytes * rounds)
     stays = _stays(placement) if far is None else np.zeros(0)
     if not stays.any():
         return found
@@ -353,18 +346,6 @@ def _far_groups(placement: Placement) -> set[str]:
     return found
 
 
-@lru_cache(maxsize=256)
-def _rounds(placement: Placement) -> float:
-    """Return what leaves a server of keys and values, over the bytes of an AllGather over servers.
-
-    Every rank passes on all chunks but one, so that those of its own server leave it, too.
-    """
-    ranks = placement.layout.context
-    homes = np.sort(placement.home.reshape(ranks, -1), axis=0)
-    servers = 1.0 + float((np.diff(homes, axis=0) > 0).sum(axis=0).max())
-    return (1.0 - 1.0 / ranks) / (1.0 - 1.0 / servers)
-
-
 def _crossing(model: Transformer, placement: Placement) -> float:
     """Return what crosses of tokens that go once to each server, over one copy an expert."""
     if model.experts is None:
@@ -384,7 +365,6 @@ def _volume(message: Communication) -> str:
 def _whole(message: Communication, tensor: int) -> float:
     """Return the bytes of a message as `Loads` counts them for its group, all repetitions."""
     if message.group == "tensor":
-        # Hierarchical: each server reduces inside, then all exchange the same buffer.
         share = 1.0 if message.when == "weight" else _SHARE[message.kind]
         return share * message.size * message.count
     if message.kind == "ring":

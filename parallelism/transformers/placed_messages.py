@@ -1,5 +1,6 @@
 """What the ranks of a placed layout send in a pass, as tasks of a graph."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy.typing as npt
 
 from codesign_base.arrays import Floats, Ints
 from parallelism.taskgraph import Phase, TaskKind
-from parallelism.transformers.groups import AllToAll, Exchange
+from parallelism.transformers.groups import AllToAll, Exchange, as_servers
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PassKind
@@ -36,8 +37,11 @@ class Messages:
     def __init__(self, placement: Placement, loads: Loads, shape: Shape, tasks: TaskList) -> None:
         self.placement, self.layout = placement, placement.layout
         self.loads, self.shape, self.tasks = loads, shape, tasks
+        tensor, servers = np.array([placement.layout.tensor, placement.servers_per_rank], float)
+        self._tensor = float(as_servers(tensor, servers))
         # Of exchanges of the shape, by their identity.
         self._groups: dict[int, Ints] = {}
+        self._called: dict[int, list[Ints]] = {}
         self._sorted: dict[int, _Sorted] = {}
 
     def send(
@@ -84,18 +88,48 @@ class Messages:
         size: float,
         waits: list[Ints],
         label: Label,
-        delay: float | Floats = 0.0,
+        inside: Floats | None = None,
+        *,
+        in_turn: bool = False,
     ) -> list[Ints]:
-        """Add one collective a group; return those of each rank."""
+        """Add one collective a group; return those of each rank.
+
+        Those that come ``in_turn`` go one after another, as calls of one NCCL communicator do.
+        """
         groups = self._groups.get(id(over))
         if groups is None:
             groups = np.array([self.tasks.group(servers) for servers in over.servers])
             self._groups[id(over)] = groups
         before = [task[over.members] for task in waits]
-        made = self.tasks.add(
-            kind, groups, None, size / over.shares, before, label, delay, over.element
+        sizes, turn = size / over.shares * over.as_servers, self._called.get(id(over), [])
+        made = self._both(
+            kind, groups, sizes, before, label, inside, over.element, turn if in_turn else []
         )
-        return list(made[over.of_place].T)
+        if in_turn:
+            self._called[id(over)] = made
+        return [row for block in made for row in block[over.of_place].T]
+
+    def _both(
+        self,
+        kind: TaskKind,
+        groups: Ints,
+        size: float | Floats,
+        before: list[Ints],
+        label: Label,
+        inside: Floats | None,
+        element: Ints | None = None,
+        turn: Sequence[Ints] = (),
+    ) -> list[Ints]:
+        """Add collectives over servers and, at the same time, their seconds ``inside`` each.
+
+        Rings go through the ranks of a server at the rate of what is slower. Both wait for those of
+        the call before, if there is one.
+        """
+        add, last = self.tasks.add, [[each] for each in turn] or [[], []]
+        made = [add(kind, groups, None, size, before + last[0], label, 0.0, element)]
+        if inside is not None:
+            made.append(add(kind, groups, None, 0.0, before + last[1], label, inside, element))
+        return made
 
     def exchange_context(
         self, kind: PassKind, stage: int, waits: list[Ints], label: Label, pieces: int
@@ -113,6 +147,7 @@ class Messages:
         if self.placement.servers_per_rank == 1 or size == 0.0:
             return []
         groups = self._rank_groups(stage)
+        size *= self._tensor
         return [self.tasks.add(TaskKind.ALL_GATHER, groups, None, size, waits, label)]
 
     def _rank_groups(self, stage: int) -> Ints:
@@ -123,13 +158,14 @@ class Messages:
     def reduce_tensor(
         self, kind: PassKind, stage: int, gate: list[Ints], label: Label
     ) -> list[Ints]:
-        """Reduce over the servers of each rank, which waits for it: first inside each of them."""
+        """Reduce over the servers of each rank, and inside each of them; the rank waits for it."""
         size = float(self.loads.tensor_bytes[kind, label[0]])
         if self.placement.servers_per_rank == 1 or size == 0.0:
             return gate
         groups = self._rank_groups(stage)
-        inside = float(self.loads.inside_s(self.placement)[kind, label[0]])
-        return [self.tasks.add(TaskKind.ALLREDUCE, groups, None, size, gate, label, inside)]
+        inside = np.full(groups.size, self.loads.inside_s(self.placement)[kind, label[0]])
+        size *= self._tensor
+        return self._both(TaskKind.ALLREDUCE, groups, size, gate, label, inside)
 
     def exchange_heads(
         self, kind: PassKind, stage: int, gate: list[Ints], label: Label

@@ -58,7 +58,8 @@ def iteration_tasks(
         are gathered in the order of use: at the beginning (1, 2), which in the steady state is the
         end of the iteration before, or for every forward and backward pass, each piece while the
         one before it is at work (3). Both are in `PIECES` a part, which overlap with its last
-        backward and first forward pass (ZeRO 3: with all of them).
+        backward and first forward pass (ZeRO 3: with all of them). Ranks of a group on one server
+        exchange with each other while the server sends to others.
     """
     own = whole_shape(placement) if shape is None else shape
     return _Builder(placement, schedule, loads, own).build()[0]
@@ -139,6 +140,8 @@ class _Builder:
     def build(self) -> tuple[TaskGraph, Ints]:
         """Add all passes, each after those that it waits for."""
         order, count = self.order, self.order.kind.size
+        if self.layout.zero in (1, 2):
+            self._begin()
         sizes = np.zeros(count, dtype=np.int64)  # of templates
         at = 0
         for number in [*np.flatnonzero(order.template == np.arange(count)).tolist(), count]:
@@ -154,6 +157,16 @@ class _Builder:
         self._repeat()
         self._finish()
         return self.tasks.finish(self.placement, self.shape.server_of_device)
+
+    def _begin(self) -> None:
+        """Gather the share of weights that no pass hides, before the first one."""
+        for number in np.flatnonzero(self.order.uses).tolist():
+            stage, part = int(self.order.stage[number]), int(self.order.part[number])
+            weights = self.loads.weights[part].times(self.loads.exposed)
+            label = (part, Phase.SYNCHRONISE, int(self.order.microbatch[number]))
+            before = self.gathered[stage]
+            found = self._synchronise(TaskKind.ALL_GATHER, stage, weights, before, label)
+            self.gathered[stage] = found or before
 
     def _repeat(self) -> None:
         """Add the repetitions of passes."""
@@ -259,23 +272,29 @@ class _Builder:
         shared: WeightCount,
         before: list[Ints],
         label: Label,
+        in_turn: bool = False,
     ) -> list[Ints]:
         """Add collectives over the ranks that share weights; return them by rank."""
         known = self.shape.collectives
         return [
-            *self._collective(kind, known.dense, stage, shared.dense, before, label),
-            *self._collective(kind, known.expert, stage, shared.expert, before, label),
+            *self._collective(kind, known.dense, stage, shared.dense, before, label, in_turn),
+            *self._collective(kind, known.expert, stage, shared.expert, before, label, in_turn),
         ]
 
     def _add_up(
-        self, stage: int, gradients: WeightCount, before: list[Ints], label: Label
+        self,
+        stage: int,
+        gradients: WeightCount,
+        before: list[Ints],
+        label: Label,
+        in_turn: bool,
     ) -> list[Ints]:
         """Let copies of sharded states add up what was scattered; return it by rank."""
         share = (
             gradients.dense + gradients.expert * self.layout.expert_ranks
         ) / self.layout.sharing
         over = self.shape.collectives.copies
-        return self._collective(TaskKind.ALLREDUCE, over, stage, share, before, label)
+        return self._collective(TaskKind.ALLREDUCE, over, stage, share, before, label, in_turn)
 
     def _collective(
         self,
@@ -285,61 +304,82 @@ class _Builder:
         size: float,
         before: list[Ints],
         label: Label,
+        in_turn: bool,
     ) -> list[Ints]:
         """Add collectives of a stage; return them by rank, none if nothing is sent."""
         if size == 0.0 or not of_stage:
             return []
         over = of_stage[stage]
-        # Ranks of one server add up first, each GPU its own part.
-        inside = (over.inside - 1.0) / over.inside * size / self.layout.tensor
-        delay = inside / self.loads.gather_rate
-        if kind == TaskKind.ALLREDUCE:
-            delay *= 2.0
-        return self.messages.collective(kind, over, size, before, label, delay)
+        inside = None
+        if over.inside.max() > 1.0:
+            passes = 2.0 if kind == TaskKind.ALLREDUCE else 1.0
+            share = np.where(over.inside > 1.0, 1.0 - 1.0 / over.ranks, 0.0)
+            inside = passes * share * size / (self.layout.tensor * self.loads.gather_rate)
+        return self.messages.collective(kind, over, size, before, label, inside, in_turn=in_turn)
 
     def _gather(
         self, stage: int, part: int, pieces: int, microbatch: int, waits: list[Ints]
     ) -> list[Ints]:
         """Gather the weights of a part, or a piece of them, after the piece before.
 
-        Where they are dropped after use, there is room for the piece at work and for the next.
-        What the software exposes is gathered only when the rank has done all before.
+        Where they are dropped after use, there is room for the piece at work and for the next, and
+        what the software exposes is gathered only when the rank has done all before.
         """
-        before = list(self.gathered[stage])
-        if self.layout.zero == 3 and len(self.ended[stage]) > 1:
-            before.append(self.ended[stage][0])
-        found: list[Ints] = []
+        known, exposed = self.gathered[stage], self.loads.exposed
+        before, found = list(known), []
+        shares = [(1.0 - exposed, before)]
+        if self.layout.zero == 3:
+            if len(self.ended[stage]) > 1:
+                before.append(self.ended[stage][0])
+            shares.append((exposed, before + waits))
         label = (part, Phase.SYNCHRONISE, microbatch)
-        exposed = self.loads.exposed
-        for share, after in ((1.0 - exposed, before), (exposed, before + waits)):
+        for share, after in shares:
             weights = self.loads.weights[part].times(share / pieces)
             found += self._synchronise(TaskKind.ALL_GATHER, stage, weights, after, label)
-        self.gathered[stage] = found
-        return found
+        self.gathered[stage] = found or known
+        return self.gathered[stage]
 
     def _reduce(
         self, stage: int, part: int, ends: Ints, pieces: int, microbatch: int, last: bool
     ) -> list[Ints]:
         """Reduce or scatter the gradients of a part, or a piece; return what the rank waits for.
 
-        That is the share that the software exposes, which goes first. Copies add up what is
-        complete.
+        That is the share that the software exposes of every microbatch's, which goes first; of
+        those of the last one only it is left for the end.
         """
+        label, exposed = (part, Phase.SYNCHRONISE, microbatch), self.loads.exposed
+        gradients, held = self.loads.gradients[part].times(1.0 / pieces), []
+        if self.layout.zero >= 2:
+            held = self._sum(stage, gradients.times(exposed), [ends], label, last, False)
+        hidden = gradients.times(1.0 - exposed)
+        self._sum(stage, hidden, [ends, *held], label, last, True)
+        return held
+
+    def _sum(
+        self,
+        stage: int,
+        gradients: WeightCount,
+        waits: list[Ints],
+        label: Label,
+        last: bool,
+        in_turn: bool,
+    ) -> list[Ints]:
+        """Reduce or scatter gradients; of the last microbatch copies add up what is complete."""
         kind = TaskKind.REDUCE_SCATTER if self.layout.zero else TaskKind.ALLREDUCE
-        label = (part, Phase.SYNCHRONISE, microbatch)
-        done: list[list[Ints]] = []
-        for share in (self.loads.exposed, 1.0 - self.loads.exposed):
-            gradients = self.loads.gradients[part].times(share / pieces)
-            after = [ends, *done[0]] if done else [ends]
-            found = self._synchronise(kind, stage, gradients, after, label)
-            if last:
-                found += self._add_up(stage, gradients, after + found, label)
-            done.append(found)
-            self.reduced[stage] += found
-        return done[0]
+        found = self._synchronise(kind, stage, gradients, waits, label, in_turn)
+        if last:
+            found += self._add_up(stage, gradients, waits + found, label, in_turn)
+        self.reduced[stage] += found
+        return found
 
     def _finish(self) -> None:
-        """Share the gradient of a tied embedding between the end stages, then update."""
+        """Sum what no pass hides, and the gradient of a tied embedding, then update."""
+        if self.layout.zero < 2:
+            for number in np.flatnonzero(self.order.last).tolist():
+                stage, part = int(self.order.stage[number]), int(self.order.part[number])
+                gradients = self.loads.gradients[part].times(self.loads.exposed)
+                label = (part, Phase.SYNCHRONISE, int(self.order.microbatch[number]))
+                self._sum(stage, gradients, self._last_outputs(stage), label, True, True)
         if self.loads.tied_bytes > 0.0 and self.stages > 1:
             self._tie()
         if self.loads.update_s == 0.0:

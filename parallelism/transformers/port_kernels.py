@@ -85,7 +85,8 @@ def stage_ends(
         In which a part's weights are gathered, and its gradients reduced.
     sends : PassSends
     exposed : float
-        Share of weights and gradients that ranks wait for, whatever they have to compute.
+        Share of weights and gradients that no pass hides: ranks wait for it beside each pass for
+        which weights are gathered, or gradients scattered, anew; else in the beginning and the end.
     share : float
         Of the ports, what weights and gradients get for what a message gets beside them.
 
@@ -100,10 +101,10 @@ def stage_ends(
     ended, done = np.zeros(stages, np.int64), np.zeros((3, parts), np.int64)
     clock, ports = np.zeros(stages), ServerPorts(np.zeros(stages), np.zeros(stages))
     # Pieces of weights come one after another: from the beginning, ``gathered`` in all and
-    # ``needed`` by parts so far; or, where ranks wait for a share of each, or drop them, the next
-    # one (when it is ``there``) beside the one at work.
+    # ``needed`` so far; or, where ranks drop them, the next one (when it is ``there``) beside the
+    # one at work.
     gathered, needed, there = np.zeros(stages), np.zeros(stages), np.zeros(stages)
-    beside_work = zero == 3 or (zero > 0 and exposed > 0.0)
+    beside_work = zero == 3
     used = np.zeros(stages, np.int64)
     uses_in_all = chunks * (2 * microbatches if zero == 3 else 1)
     completing = 1
@@ -118,6 +119,7 @@ def stage_ends(
             for part in parts_of[stage]:
                 gathered[stage] += sends.weights[part]
             ports.waiting[stage] = gathered[stage]
+            needed[stage] = exposed * gathered[stage]
     sequence = pass_sequence(passes, parts_of, microbatches)
     for turn in range(sequence.shape[0]):
         stage, at = sequence[turn, 0], sequence[turn, 1]
@@ -150,7 +152,7 @@ def stage_ends(
                     if used[stage] < uses_in_all:
                         there[stage] = _sent(ports, stage, hidden * weights, now, 1.0)
                 else:
-                    needed[stage] += weights
+                    needed[stage] += hidden * weights
                     left = ports.waiting[stage] - (gathered[stage] - needed[stage])
                     if left > _ROUNDING * gathered[stage]:
                         now = max(now, ports.free[stage] + left)
@@ -159,7 +161,8 @@ def stage_ends(
                 gradients = sends.gradients[part] / count
                 if done[kind, part] == microbatches:
                     gradients += sends.copies[part] / count
-                now = _sent(ports, stage, exposed * gradients, now, 1.0)
+                if zero >= 2:
+                    now = _sent(ports, stage, exposed * gradients, now, 1.0)
                 _idle(ports, stage, now)
                 ports.waiting[stage] += hidden * gradients
         now = _sent(ports, stage, sends.after[kind, part], max(now, beside), share)
@@ -168,7 +171,10 @@ def stage_ends(
             arrived[kind, part, batch] = _sent(ports, stage, output, now, share)
         clock[stage] = now
         ended[stage] = at + 1
+    ends = np.maximum(clock, ports.free + ports.waiting)
     for stage in range(stages):
         if ended[stage] < length:
-            clock[stage] = np.nan
-    return np.maximum(clock, ports.free + ports.waiting)
+            ends[stage] = np.nan
+        for part in parts_of[stage] if zero < 2 else parts_of[stage, :0]:
+            ends[stage] += exposed * (sends.gradients[part] + sends.copies[part])
+    return ends

@@ -31,6 +31,9 @@ class _Sends:
         Of what a context rank has for one other, and of the tokens of an expert rank.
     tied : float
         Of the gradient of an embedding that the first and the last stage share.
+    near_dense, near_expert : float64 arrays, shape (stages,)
+        Of the same buffers as ``dense`` and ``expert``, what the ranks of a group on one server
+        exchange, each its share.
     """
 
     ranks: float
@@ -42,6 +45,8 @@ class _Sends:
     heads: Floats
     tokens: Floats
     tied: float
+    near_dense: Floats
+    near_expert: Floats
 
 
 @lru_cache(maxsize=256)
@@ -59,30 +64,41 @@ def _sends(placement: Placement, replicate: int, every: bool) -> _Sends:
         sums = np.bincount(on.ravel(), weights=each.ravel(), minlength=servers * stages)
         return np.asarray(sums.reshape(stages, servers).max(axis=1))
 
-    def group(places: Ints) -> tuple[Floats, Floats]:
-        """Return each rank's share of what its server sends round, and the ranks elsewhere."""
+    def group(places: Ints) -> tuple[Floats, Floats, Floats]:
+        """Return each rank's share of what its server sends round, and the ranks elsewhere.
+
+        And of each stage the largest share that ranks have for others of their server.
+        """
         rows = (ranks * np.arange(stages)[:, None, None] + places).reshape(-1, places.shape[1])
         inside, distinct = _counted(home.ravel()[rows], servers)
         ring, away = np.empty(stages * ranks), np.empty(stages * ranks)
-        ring[rows] = (1.0 - 1.0 / distinct) / inside
+        once = 1.0 - 1.0 / rows.shape[1]
+        ring[rows] = np.where(distinct > 1, once / inside, 0.0)
         away[rows] = rows.shape[1] - inside
-        return ring, away
+        near = np.where((inside > 1).reshape(stages, -1).any(axis=1), once, 0.0)
+        return ring, away, near
 
     places, none = np.arange(ranks), np.zeros(stages)
     sharing = state_groups(replace(layout, zero=1, replicate=replicate))
-    dense = sent(group(sharing.dense)[0]) / split
+    ring, _, near_dense = group(sharing.dense)
+    dense, near_expert = sent(ring) / split, near_dense
     expert, context, heads, tokens, copies = dense, none, none, none, none
     if layout.context > 1:
-        context, heads = (sent(each) / split for each in group(places.reshape(-1, layout.context)))
+        around = group(places.reshape(-1, layout.context))
+        context, heads = (sent(each) / split for each in around[:2])
     if layout.expert_ranks > 1:
         tokens = sent(group(places.reshape(-1, layout.expert_ranks))[1]) / split
-        expert = sent(group(sharing.expert)[0]) / split
+        ring, _, near_expert = group(sharing.expert)
+        expert = sent(ring) / split
     if replicate > 1:
         copies = sent(group(sharing.copies)[0]) / split
     outputs = [sent((home != np.roll(home, -step, axis=0)) * 1.0) / split for step in (-1, 0, 1)]
     tied = sent((home[[0] * stages] != home[[-1] * stages]) * 1.0)[0] / split
     each = float(sent(np.ones(home.shape)).mean())
-    return _Sends(each, np.stack(outputs), context, dense, expert, copies, heads, tokens, tied)
+    return _Sends(
+        each, np.stack(outputs), context, dense, expert, copies, heads, tokens, tied, near_dense,
+        near_expert,
+    )  # fmt: skip
 
 
 def _counted(homes: Ints, servers: int) -> tuple[Ints, Ints]:
@@ -112,6 +128,8 @@ class PartBytes(NamedTuple):
         Of gradients that copies of sharded states add up.
     tied : float
         Of the gradient of an embedding that the first and the last stage share, passed on once.
+    near_weights, near_gradients : float64 arrays, shape (parts,)
+        Of the ranks that share them, what each exchanges with those of its server at the same time.
     """
 
     ranks: float
@@ -125,6 +143,8 @@ class PartBytes(NamedTuple):
     gradients: Floats
     copies: Floats
     tied: float
+    near_weights: Floats
+    near_gradients: Floats
 
     def in_all(self, zero: int, microbatches: int) -> Floats:
         """Return the bytes of each part in an iteration, without those of a tied embedding.
@@ -164,12 +184,16 @@ def part_bytes(placement: Placement, loads: Loads, *, every: bool = False) -> Pa
     outputs = np.zeros((2, stage.size))
     outputs[0, :-1] = loads.boundary_bytes * sent.outputs[1 + step, stage[:-1]]
     outputs[1, 1:] = loads.boundary_bytes * sent.outputs[1 - step, stage[1:]]
-    ring = (split - 1) / split * (layout.data * layout.context * split if every else 1)
+    ring = (1.0 - 1.0 / layout.tensor) * (split > 1)
+    ring *= layout.data * layout.context * split if every else 1
 
-    def shared(counts: tuple[WeightCount, ...]) -> Floats:
+    def shared(
+        counts: tuple[WeightCount, ...], of_dense: Floats, of_expert: Floats, passes: float
+    ) -> Floats:
         dense, expert = np.array([(each.dense, each.expert) for each in counts]).T
-        return np.asarray(dense * sent.dense[stage] + expert * sent.expert[stage])
+        return np.asarray(passes * (dense * of_dense[stage] + expert * of_expert[stage]))
 
+    passes = 1.0 if layout.zero else 2.0
     held = [each.dense + each.expert * layout.expert_ranks for each in loads.gradients]
     return PartBytes(
         sent.ranks,
@@ -179,10 +203,12 @@ def part_bytes(placement: Placement, loads: Loads, *, every: bool = False) -> Pa
         loads.expert_bytes / layout.expert_ranks * sent.tokens[stage],
         ring * loads.input_bytes,
         2.0 * ring * loads.tensor_bytes,
-        shared(loads.weights),
-        shared(loads.gradients) * (1.0 if layout.zero else 2.0),
+        shared(loads.weights, sent.dense, sent.expert, 1.0),
+        shared(loads.gradients, sent.dense, sent.expert, passes),
         2.0 * np.array(held) / layout.sharing * sent.copies[stage],
         sent.tied * loads.tied_bytes,
+        shared(loads.weights, sent.near_dense, sent.near_expert, 1.0 / layout.tensor),
+        shared(loads.gradients, sent.near_dense, sent.near_expert, passes / layout.tensor),
     )
 
 
@@ -202,8 +228,9 @@ def network_bytes(
     Returns
     -------
     float
-        What transfers carry, and of a buffer that n servers share n - 1 times its size for a
-        ReduceScatter or an AllGather, twice that for an AllReduce (Patarasuk and Yuan, 2009).
+        What transfers carry, and what rings through all ranks of the servers do: of a buffer of n
+        ranks on more than one server (n - 1) / n of its size leaves each server for a ReduceScatter
+        or an AllGather, twice that for an AllReduce (Patarasuk and Yuan, 2009).
     float64 array, shape (parts,)
         Of these, the gradients of each part after its last pass.
     """

@@ -49,7 +49,7 @@ class _Block(NamedTuple):
     kind: int
     first: Ints
     second: Ints | None
-    size: float
+    size: float | Floats
     delay: float | Floats
     label: Label
     element: Ints | None
@@ -71,7 +71,7 @@ class TaskList:
         kind: TaskKind,
         first: Ints,
         second: Ints | None,
-        size: float,
+        size: float | Floats,
         waits: list[Ints],
         label: Label,
         delay: float | Floats = 0.0,
@@ -84,9 +84,7 @@ class TaskList:
         kind : TaskKind
         first, second : int64 arrays, shape (block,)
             As in `TaskGraph`; no ``second`` means -1.
-        size : float
-            Of each of them.
-        delay : float or float64 array, shape (block,)
+        size, delay : float or float64 array, shape (block,)
         waits : list of int64 array, shape (block,) or (block, any)
             Tasks that each waits for, `NOBODY` or any negative number where there is none.
         label : Label
@@ -225,17 +223,16 @@ def _columns(blocks: list[_Block], sizes: Ints) -> tuple[npt.NDArray[Any], ...]:
     def each(values: list[int]) -> Ints:
         return np.repeat(np.array(values, dtype=np.int64), sizes)
 
-    def amounts(values: list[float]) -> Floats:
-        return np.repeat(np.array(values, dtype=np.float64), sizes)
+    def amounts(values: list[float | Floats]) -> Floats:
+        each = zip(values, sizes.tolist(), strict=True)
+        return np.concatenate([np.zeros(0), *(np.broadcast_to(*pair) for pair in each)])
 
     return (
         each([block.kind for block in blocks]),
         np.concatenate([none, *(block.first for block in blocks)]),
         column([block.second for block in blocks]),
         amounts([block.size for block in blocks]),
-        np.concatenate(
-            [np.zeros(0), *(np.broadcast_to(block.delay, block.first.size) for block in blocks)]
-        ),
+        amounts([block.delay for block in blocks]),
         *(each([int(block.label[row]) for block in blocks]) for row in range(3)),
         column([block.element for block in blocks]),
     )

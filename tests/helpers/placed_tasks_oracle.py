@@ -1,6 +1,6 @@
 """Task graphs of placed layouts rank by rank and message by message, in plain loops."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,6 +18,13 @@ _PHASE = {
     PassKind.WEIGHT: Phase.BACKWARD,
 }
 _SENDS = {PassKind.FORWARD: (1, Phase.ACTIVATION), PassKind.BACKWARD: (-1, Phase.GRADIENT)}
+
+
+def _more(ranks: int, servers: int) -> float:
+    """A ring of ranks sends (ranks - 1) / ranks of a buffer from server to server."""
+    if servers == 1:
+        return 1.0
+    return ((ranks - 1) / ranks) / ((servers - 1) / servers)
 
 
 def plain_tasks(
@@ -81,6 +88,23 @@ class TaskList:
         number = self._groups.setdefault(servers, len(self._groups))
         return self.add(kind, number, -1, size, waits, label, delay)
 
+    def both(
+        self,
+        kind: TaskKind,
+        servers: Group,
+        size: float,
+        waits: Iterable[int],
+        label: Label,
+        inside: float,
+        turn: Sequence[int] = (),
+    ) -> list[int]:
+        """Append a collective across servers and what their ranks exchange inside meanwhile."""
+        waits = list(waits)
+        tasks = [self.collective(kind, servers, size, [*waits, *turn[:1]], label)]
+        if inside > 0.0:
+            tasks.append(self.collective(kind, servers, 0.0, [*waits, *turn[1:]], label, inside))
+        return tasks
+
     def finish(self, placement: Placement) -> TaskGraph:
         """Return the task graph."""
         count = len(self.kind)
@@ -129,6 +153,7 @@ class _Builder:
         self.reduced: dict[int, list[int]] = {rank: [] for rank in every}
         self.arrived: dict[tuple[int, int, int, int], list[int]] = {}
         self.queued: dict[tuple[int, int, int], list[int]] = {}
+        self.called: dict[tuple[int, ...], list[int]] = {}
         self.buckets = buckets
         split = schedule.split_backward
         self.completes = PassKind.WEIGHT if split else PassKind.BACKWARD
@@ -145,9 +170,15 @@ class _Builder:
 
     def build(self) -> TaskGraph:
         """Add all passes, each after those that it waits for."""
+        first, last = self._ends()
+        for stage, place in sorted(first) if self.layout.zero in (1, 2) else ():
+            _, chunk, microbatch = self.schedule.passes[stage, place].tolist()
+            part = part_of(self.schedule.name, self.stages, stage, chunk)
+            before = {rank: self.gathered[rank] for rank in self.ranks[stage].tolist()}
+            label = (part, Phase.SYNCHRONISE, microbatch)
+            self.gathered |= self._gather(stage, part, before, self.loads.exposed, label)
         at = [0] * self.stages
         done: set[tuple[int, int, int]] = set()
-        first, last = self._ends()
         while any(place < self.schedule.length for place in at):
             for stage in range(self.stages):
                 while at[stage] < self.schedule.length:
@@ -204,7 +235,11 @@ class _Builder:
             for rank in ranks:
                 servers = self.placement.rank_servers(rank)
                 gather = self.tasks.collective(
-                    TaskKind.ALL_GATHER, servers, inputs, waits[rank], label
+                    TaskKind.ALL_GATHER,
+                    servers,
+                    inputs * _more(self.layout.tensor, len(servers)),
+                    waits[rank],
+                    label,
                 )
                 again[rank] = [gather]
         other = {rank: list(waits[rank]) for rank in ranks}
@@ -222,7 +257,16 @@ class _Builder:
                 held = {rank: list(self.gathered[rank]) for rank in ranks}
                 for rank in ranks:
                     held[rank] += self.ended[rank][-2:-1] if zero == 3 else []
-                gathered = self._gather(stage, part, held, pieces, label)
+                hidden = (1.0 - self.loads.exposed) / pieces
+                gathered = self._gather(stage, part, held, hidden, label)
+                if zero == 3:
+                    late = {rank: held[rank] + waits[rank] for rank in ranks}
+                    shown = self._gather(stage, part, late, self.loads.exposed / pieces, label)
+                    gathered = {
+                        rank: gathered.get(rank, []) + shown.get(rank, []) for rank in ranks
+                    }
+                else:
+                    gathered = {rank: self.gathered[rank] for rank in ranks} | gathered
                 self.gathered |= gathered
             seconds = float(self.loads.seconds[kind, part]) / pieces - attention
             ends = {}
@@ -238,7 +282,17 @@ class _Builder:
                 waits[rank] = [ends[rank]]
                 self.ended[rank].append(ends[rank])
             if scatters:
-                self._reduce(stage, part, ends, pieces, microbatch, last)
+                after, where = (
+                    {rank: [end] for rank, end in ends.items()},
+                    (stage, part, microbatch),
+                )
+                if zero >= 2:
+                    share = self.loads.exposed / pieces
+                    shown = self._reduce(*where, after, share, last, False)
+                    for rank in ranks:
+                        waits[rank] = waits[rank] + shown[rank]
+                        after[rank] = after[rank] + shown[rank]
+                self._reduce(*where, after, (1.0 - self.loads.exposed) / pieces, last, True)
         gates = {rank: [*waits[rank], *again.get(rank, [])] for rank in ranks}
         self._reduce_tensor(kind, gates, label)
         size = float(self.loads.heads_bytes[kind, part]) / self.layout.context
@@ -290,10 +344,11 @@ class _Builder:
             return found
         for members in self.ranks[stage].reshape(-1, self.layout.context).tolist():
             before = [task for rank in members for task in waits[rank]]
-            share = size / self.placement.servers_per_rank
+            columns = self._columns(members)
+            share = size / self.placement.servers_per_rank * _more(len(members), len(columns[0]))
             tasks = [
                 self.tasks.collective(TaskKind.ALL_GATHER, servers, share, before, label)
-                for servers in self._columns(members)
+                for servers in columns
                 if len(servers) > 1
             ]
             found |= dict.fromkeys(members, tasks)
@@ -304,12 +359,12 @@ class _Builder:
         size = float(self.loads.tensor_bytes[kind, label[0]])
         if self.placement.servers_per_rank == 1 or size == 0.0:
             return
-        gpus = self.placement.gpus_per_server
+        gpus = self.layout.tensor
         inside = 2.0 * (gpus - 1) / gpus * size / self.loads.gather_rate
+        size *= _more(gpus, self.placement.servers_per_rank)
         for rank, gate in gates.items():
             servers = self.placement.rank_servers(rank)
-            task = self.tasks.collective(TaskKind.ALLREDUCE, servers, size, gate, label, inside)
-            gates[rank] = [task]
+            gates[rank] = self.tasks.both(TaskKind.ALLREDUCE, servers, size, gate, label, inside)
 
     def _exchange_experts(
         self, kind: PassKind, stage: int, gates: dict[int, list[int]], label: Label, share: float
@@ -354,35 +409,45 @@ class _Builder:
         groups_of: tuple[list[np.ndarray], list[np.ndarray]],
         before: dict[int, list[int]],
         label: Label,
+        in_turn: bool = False,
     ) -> dict[int, list[int]]:
-        """Add collectives of dense weights and of experts; return them by rank."""
+        """Add collectives of dense weights and of experts; return them by rank.
+
+        Those of one group ``in_turn`` go one after another.
+        """
         found: dict[int, list[int]] = {}
         for size, groups in zip(sizes, groups_of, strict=True):
+            sort = [groups is each for each in (self.dense_groups, self.expert_groups)]
             for group in groups if size > 0.0 else ():
                 ranks = self.ranks[stage][group].tolist()
                 if len(ranks) == 1:
                     continue
                 waits = [task for rank in ranks for task in before.get(rank, [])]
                 columns = self._columns(ranks)
-                # Ranks of one server add up first, each GPU its own part.
+                # Ranks of one server exchange meanwhile, each GPU its own part.
                 here = len(ranks) / len(columns[0])
-                inside = (here - 1.0) / here * size / self.layout.tensor
-                delay = inside / self.loads.gather_rate
+                inside = (len(ranks) - 1.0) / len(ranks) * size / self.layout.tensor
+                delay = inside / self.loads.gather_rate if here > 1.0 else 0.0
+                each = size / len(columns) * _more(len(ranks), len(columns[0]))
                 if kind == TaskKind.ALLREDUCE:
                     delay *= 2.0
-                tasks = [
-                    self.tasks.collective(kind, servers, size / len(columns), waits, label, delay)
-                    for servers in columns
-                ]
+                tasks = []
+                for place, servers in enumerate(columns):
+                    caller = (*sort, *ranks, place)
+                    turn = self.called.get(caller, []) if in_turn else []
+                    made = self.tasks.both(kind, servers, each, waits, label, delay, turn)
+                    if in_turn:
+                        self.called[caller] = made
+                    tasks += made
                 for rank in ranks:
                     found.setdefault(rank, []).extend(tasks)
         return found
 
     def _gather(
-        self, stage: int, part: int, before: dict[int, list[int]], pieces: int, label: Label
+        self, stage: int, part: int, before: dict[int, list[int]], share: float, label: Label
     ) -> dict[int, list[int]]:
-        """Gather the weights of a part, or a piece of them."""
-        weights = self.loads.weights[part].times(1.0 / pieces)
+        """Gather a share of the weights of a part."""
+        weights = self.loads.weights[part].times(share)
         return self._synchronise(
             TaskKind.ALL_GATHER, stage, (weights.dense, weights.expert),
             (self.dense_groups, self.expert_groups), before, (part, Phase.SYNCHRONISE, label[2]),
@@ -392,36 +457,39 @@ class _Builder:
         self,
         stage: int,
         part: int,
-        ends: dict[int, int],
-        pieces: int,
         microbatch: int,
+        after: dict[int, list[int]],
+        share: float,
         last: bool,
-    ) -> None:
-        """Reduce or scatter the gradients of a part, or a piece of them."""
+        in_turn: bool,
+    ) -> dict[int, list[int]]:
+        """Reduce or scatter a share of the gradients of a part; return the tasks of each rank."""
         kind = TaskKind.REDUCE_SCATTER if self.layout.zero else TaskKind.ALLREDUCE
-        gradients = self.loads.gradients[part].times(1.0 / pieces)
-        before = {rank: [end] for rank, end in ends.items()}
+        gradients = self.loads.gradients[part].times(share)
         label = (part, Phase.SYNCHRONISE, microbatch)
         sizes = gradients.dense, gradients.expert
-        found = self._synchronise(
-            kind, stage, sizes, (self.dense_groups, self.expert_groups), before, label
-        )
-        for rank, tasks in found.items():
-            self.reduced[rank] += tasks
-            before[rank] = before[rank] + tasks
+        groups = (self.dense_groups, self.expert_groups)
+        found = self._synchronise(kind, stage, sizes, groups, after, label, in_turn)
+        made = {rank: list(found.get(rank, [])) for rank in after}
         if last and self.copies:
-            share = sum(
-                size / len(groups[0]) for size, groups in
-                zip(sizes, (self.dense_groups, self.expert_groups), strict=True)
-            )  # fmt: skip
+            each = sum(size / len(own[0]) for size, own in zip(sizes, groups, strict=True))
+            before = {rank: after[rank] + made[rank] for rank in after}
             summed = self._synchronise(
-                TaskKind.ALLREDUCE, stage, (share, 0.0), (self.copies, []), before, label
+                TaskKind.ALLREDUCE, stage, (each, 0.0), (self.copies, []), before, label, in_turn
             )
             for rank, tasks in summed.items():
-                self.reduced[rank] += tasks
+                made[rank] += tasks
+        for rank, tasks in made.items():
+            self.reduced[rank] += tasks
+        return made
 
     def _finish(self) -> None:
-        """Share the gradient of a tied embedding between the end stages, then update."""
+        """Sum what is left, share a tied embedding's gradient between the end stages, update."""
+        for stage, place in sorted(self._ends()[1]) if self.layout.zero < 2 else ():
+            _, chunk, microbatch = self.schedule.passes[stage, place].tolist()
+            part = part_of(self.schedule.name, self.stages, stage, chunk)
+            after = {rank: self.gate[rank] for rank in self.ranks[stage].tolist()}
+            self._reduce(stage, part, microbatch, after, self.loads.exposed, True, True)
         if self.loads.tied_bytes > 0.0 and self.stages > 1:
             label = (0, Phase.SYNCHRONISE, 0)
             for head, tail in zip(self.ranks[0].tolist(), self.ranks[-1].tolist(), strict=True):

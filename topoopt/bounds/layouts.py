@@ -3,7 +3,6 @@
 import heapq
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
-from math import ceil
 
 import numpy as np
 
@@ -340,9 +339,8 @@ def least_injection(placement: Placement, schedule: PipelineSchedule, loads: Loa
     Returns
     -------
     float
-        A group of n ranks touches at least so many servers as n ranks fill; on a ring, each
-        of s servers sends (s - 1) / s of the buffer, and of what copies of a share add up twice
-        that.
+        Each server of a group that no single one has room for sends (n - 1) / n of the buffer on
+        a ring of its n ranks, and of what copies of a share add up twice that.
     """
     layout = placement.layout
     ranks, copies = layout.sharing, layout.replicate
@@ -360,7 +358,7 @@ def least_injection(placement: Placement, schedule: PipelineSchedule, loads: Loa
                 (reduces * gradient.expert + gathers * weight.expert, held),
                 (2.0 * (gradient.dense / ranks + gradient.expert / held), copies),
             ):
-                servers = ceil(group / placement.ranks_per_server)
-                total += (servers - 1) / servers * size / placement.servers_per_rank
+                if group > placement.ranks_per_server:
+                    total += (group - 1) / group * size / placement.servers_per_rank
         most = max(most, total)
     return most

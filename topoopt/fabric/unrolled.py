@@ -39,7 +39,7 @@ def unrolled(
     -------
     TaskGraph
         The tasks of ``tasks`` come first and keep their places. A collective becomes its local
-        reduction, an AllReduce over one server, as does any collective over one server. Ends of
+        reduction, an AllReduce over one server, as does any that sends nothing. Ends of
         rounds are such AllReduces as well, of no time; so is the end of a collective, if tasks
         wait for it. Without ``ids``.
 
@@ -50,12 +50,14 @@ def unrolled(
     """
     sizes = np.array([len(group) for group in tasks.groups], dtype=np.int64)
     collective = np.flatnonzero(tasks.collective)
-    single = collective[sizes[tasks.first[collective]] == 1]
-    collective = collective[sizes[tasks.first[collective]] > 1]
+    several, sends = sizes[tasks.first[collective]] > 1, tasks.size[collective] > 0.0
     alone: dict[int, int] = {}
     grown = _Grown(tasks)
-    grown.kind[0][single] = TaskKind.ALLREDUCE
-    for task in collective.tolist():
+    grown.kind[0][collective[~(several & sends)]] = TaskKind.ALLREDUCE
+    for task in collective[several & ~sends].tolist():
+        head = tasks.groups[int(tasks.first[task])][0]
+        grown.first[0][task] = alone.setdefault(head, len(tasks.groups) + len(alone))
+    for task in collective[several & sends].tolist():
         group = tasks.groups[int(tasks.first[task])]
         orders = rings.get(group)
         if not orders:

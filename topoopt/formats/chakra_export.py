@@ -178,12 +178,13 @@ class _Writer:
     def _collective(self, task: int, rank: int, kind: TaskKind) -> None:
         group, delay = self._group(task), float(self.tasks.delay[task])
         name, after = self.label(task), self._after(task, rank)
-        alone = len(group) == 1
-        if alone or delay > 0:
-            number = 3 * task if alone else 3 * task + 2
+        size = float(self.tasks.size[task])
+        quiet = len(group) == 1 or size == 0.0
+        if quiet or delay > 0:
+            number = 3 * task if quiet else 3 * task + 2
             values = attributes(
                 is_cpu_op=("bool", False),
-                **{SECONDS: ("double", delay), REDUCTION: ("bool", not alone)},
+                **{SECONDS: ("double", delay), REDUCTION: ("bool", not quiet)},
             )
             micros = round(delay * 1e6)
             self.ranks[rank].append(
@@ -192,9 +193,8 @@ class _Writer:
                 )
             )
             after = (number,)
-        if alone:
+        if quiet:
             return
-        size = float(self.tasks.size[task])
         if kind is TaskKind.ALL_GATHER:
             size /= len(group)
         values = attributes(

@@ -93,12 +93,12 @@ def test_what_waits_gets_its_share_of_a_message() -> None:
         assert found[1] == pytest.approx(3.0 + 0.5 + 12.0 + 1.0)
 
 
-def walked(schedule, sends, zero, share):
+def walked(schedule, sends, zero, share, exposed):
     """Return what `stage_ends` does, in exact numbers, with all that ports send in lists."""
     stages, parts = schedule.stages, schedule.stages * schedule.chunks
     whole = [[[Fraction(float(x)) for x in row] for row in np.atleast_2d(each)] for each in sends]
     computing, beside, after, outputs, (weights,), (gradients,), (copies,) = whole
-    share = Fraction(share)
+    share, exposed = Fraction(share), Fraction(exposed)
     free = [Fraction(0)] * stages
     queue = [[] for _ in range(stages)]  # pieces that wait, first come first
     clock, place = [Fraction(0)] * stages, [0] * stages
@@ -134,7 +134,8 @@ def walked(schedule, sends, zero, share):
             queue[stage].append(weights[part])
             gathered[stage].append(weights[part])
     total = [sum(each) for each in gathered]
-    needed = [Fraction(0)] * stages
+    needed = [exposed * each for each in total]
+    late = [Fraction(0)] * stages
     ready = True
     while ready:
         ready = False
@@ -158,21 +159,23 @@ def walked(schedule, sends, zero, share):
             now = begin
             for _ in range(pieces):
                 if first and zero == 1:
-                    needed[stage] += weights[part] / 4
+                    needed[stage] += (1 - exposed) * weights[part] / 4
                     missing = sum(queue[stage]) - (total[stage] - needed[stage])
                     if missing > 0:
                         now = max(now, free[stage] + missing)
                 now += computing[kind][part] / pieces
                 if last:
                     rest(stage, now)
-                    queue[stage].append((gradients[part] + copies[part]) / 4)
+                    queue[stage].append((1 - exposed) * (gradients[part] + copies[part]) / 4)
+                    late[stage] += exposed * (gradients[part] + copies[part]) / 4
             now = send(stage, after[kind][part], max(now, met))
             if kind < 2:
                 there[kind, part, batch] = send(stage, outputs[kind][part], now)
             clock[stage] = now
             place[stage] += 1
     assert place == [schedule.length] * stages
-    return [float(max(c, f + sum(q))) for c, f, q in zip(clock, free, queue, strict=True)]
+    ends = zip(clock, free, queue, late, strict=True)
+    return [float(max(done, sent + sum(left)) + last) for done, sent, left, last in ends]
 
 
 @settings(max_examples=60, deadline=None)
@@ -182,9 +185,12 @@ def walked(schedule, sends, zero, share):
     rounds=st.integers(1, 3),
     zero=st.integers(0, 1),
     share=st.sampled_from([0.0, 0.125, 1.0]),
+    exposed=st.sampled_from([0.0, 0.25, 1.0]),
     seed=st.integers(0, 2**31 - 1),
 )
-def test_ends_are_those_of_lists_of_messages(kind, stages, rounds, zero, share, seed) -> None:
+def test_ends_are_those_of_lists_of_messages(
+    kind, stages, rounds, zero, share, exposed, seed
+) -> None:
     name, chunks = kind
     schedule = build_schedule(name, stages, stages * rounds, chunks)
     rng, parts = np.random.default_rng(seed), stages * chunks
@@ -192,5 +198,5 @@ def test_ends_are_those_of_lists_of_messages(kind, stages, rounds, zero, share, 
     made = [rng.uniform(0.0, 2.0, shape) for shape in shapes]
     made[1] *= rng.integers(0, 2, (3, parts))
     sends = PassSends(*made)
-    found = ends_of(schedule, sends, zero, share=share)
-    assert found.tolist() == pytest.approx(walked(schedule, sends, zero, share))
+    found = ends_of(schedule, sends, zero, exposed, share)
+    assert found.tolist() == pytest.approx(walked(schedule, sends, zero, share, exposed))

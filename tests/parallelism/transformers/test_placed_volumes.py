@@ -92,11 +92,13 @@ def server_of(layout: Layout, order: tuple[str, ...], at: Coordinates) -> int:
 
 
 def ring_bytes(servers: list[int]) -> float:
-    """What a buffer of one byte a GPU's shard sends between the servers of a group, once round.
+    """What crosses servers of a buffer of one byte that goes once round a ring of these members.
 
-    Members on one server act together.
+    Each passes on all chunks but one, those on one server next to each other.
     """
-    return float(len(set(servers)) - 1)
+    ring = sorted(servers)
+    crossings = sum(a != b for a, b in zip(ring, ring[1:] + ring[:1], strict=True))
+    return crossings * (len(ring) - 1) / len(ring)
 
 
 def expected_bytes(

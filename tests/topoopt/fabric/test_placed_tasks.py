@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -78,11 +79,15 @@ def layouts_of(name: str) -> list[Layout]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.sampled_from(sorted(MODELS)), st.integers(0, 10**6), st.integers(0, 5))
-def test_equal_to_plain_loops(name: str, which: int, turn: int) -> None:
+@given(
+    st.sampled_from(sorted(MODELS)), st.integers(0, 10**6), st.integers(0, 5),
+    st.sampled_from([0.0, 0.25, 1.0]),
+)  # fmt: skip
+def test_equal_to_plain_loops(name: str, which: int, turn: int, exposed: float) -> None:
     layout = layouts_of(name)[which % len(layouts_of(name))]
     orders = axis_orders(layout)
-    parts = placed(MODELS[name], layout, orders[turn % len(orders)])
+    placement, order, loads = placed(MODELS[name], layout, orders[turn % len(orders)])
+    parts = placement, order, replace(loads, exposed=exposed)
     ours, plain = iteration_tasks(*parts), plain_tasks(*parts)
     assert canonical(ours) == canonical(plain)
     network, routes = ideal_switch(4, 1e9, 1e-6)
@@ -120,11 +125,11 @@ def test_gradients_and_weights_move_their_exact_bytes(zero: int) -> None:
 
 
 def test_ranks_of_one_server_share_what_leaves_it() -> None:
-    """Two ranks a server reduce inside first: the ring between servers carries one buffer."""
+    """Two ranks a server pass on three of four chunks each, of which the last leaves it."""
     layout = Layout(2, 1, 4, 1, zero=0)
     placement, order, loads = placed(SMALL, layout)
     sent = traffic_of(iteration_tasks(placement, order, loads)).allreduce_sent()
-    assert sent == pytest.approx(2 * (2 - 1) * loads.gradients[0].dense)
+    assert sent == pytest.approx(2 * 2 * 3 / 4 * loads.gradients[0].dense)
 
 
 def test_tokens_go_to_experts_and_back() -> None:
@@ -159,6 +164,53 @@ def test_ranks_of_one_server_pass_their_keys_on_to_the_others() -> None:
     assert tasks.size[gathers].sum() / 2 == pytest.approx(CARRIED * 8 * 3 * 3 * chunk)
 
 
+@pytest.mark.parametrize("zero", [0, 1, 2])
+def test_sums_of_gradients_go_in_turn(zero: int) -> None:
+    """Each piece's after that of the piece before, in the order in which passes complete them."""
+    layout = Layout(4, 1, 2, 2, zero=zero)
+    placement, order, loads = placed(SMALL, layout)
+    tasks = iteration_tasks(placement, order, replace(loads, exposed=0.0))
+    kind = TaskKind.REDUCE_SCATTER if zero else TaskKind.ALLREDUCE
+    for servers in ((0, 1), (2, 3)):
+        group = tasks.groups.index(servers)
+        calls = np.flatnonzero((tasks.kind == kind) & (tasks.first == group))
+        # Four of the last microbatch, and one of each before.
+        assert calls.size == 4 + (order.microbatches - 1) * (zero == 2)
+        for one, following in pairwise(calls.tolist()):
+            after = tasks.successors[slice(*tasks.successor_offsets[one : one + 2])]
+            assert following in after
+
+
+@pytest.mark.parametrize(
+    ("zero", "gathers", "sums"), [(0, 0, 2 * 3 / 8), (1, 3 / 8, 3 / 8), (2, 3 / 8, 15 / 8)]
+)
+def test_what_software_exposes_adds_to_an_iteration_once(zero, gathers, sums) -> None:
+    """Of ports so fast that passes hide the rest; with ZeRO 2 in each of four microbatches.
+
+    A quarter of what is hidden, the first or last piece, is not.
+    """
+    placement, order, loads = placed(SMALL, Layout(4, 1, 4, 1, zero=zero))
+    fabric = Fabric("switch", *ideal_switch(4, 1e12, 0.0))
+    bare, shown = (
+        simulate(fabric, iteration_tasks(placement, order, replace(loads, exposed=share))).makespan
+        for share in (0.0, 0.5)
+    )
+    weights, gradients = loads.weights[0].dense, loads.gradients[0].dense
+    added = (gathers * weights + sums * gradients) * 3 / 4 / 1e12
+    assert shown - bare == pytest.approx(added, rel=1e-2)  # messages are whole packets
+
+
+def test_what_software_exposes_holds_up_no_other_stage() -> None:
+    """Sums of all stages in the end, weights of all in the beginning, are exposed once."""
+    layout, late = Layout(4, 1, 2, 2), []
+    placement, order, loads = placed(SMALL, layout)
+    for exposed in (0.0, 1.0):
+        tasks = iteration_tasks(placement, order, replace(loads, exposed=exposed, tied_bytes=0.0))
+        late.append(simulate(Fabric("switch", *ideal_switch(4, 1e9, 0.0)), tasks).makespan)
+    most = max(loads.weights[k].dense + loads.gradients[k].dense for k in (0, 1))
+    assert 0.0 < late[1] - late[0] < 1 / 2 / 1e9 * most
+
+
 def test_tensor_groups_over_servers_wait_for_their_sums() -> None:
     layout = Layout(8, 1, 2, 1, zero=0)
     placement, order, loads = placed(SMALL, layout)
@@ -167,9 +219,15 @@ def test_tensor_groups_over_servers_wait_for_their_sums() -> None:
     sums = (tasks.kind == TaskKind.ALLREDUCE) & (tasks.phase != 5)
     groups = {tasks.groups[g] for g in tasks.first[sums].tolist()}
     assert groups == {(0, 1), (2, 3)}
-    assert tasks.size[sums].sum() == pytest.approx(
-        2 * order.microbatches * loads.tensor_bytes.sum()
+    # Two servers that share a buffer send half of it each; of eight chunks, seven leave each.
+    assert tasks.size[sums].sum() / 2 == pytest.approx(
+        7 / 8 * 2 * order.microbatches * loads.tensor_bytes.sum()
     )
+    # Inside servers, at the same time, each GPU passes on seven eighths.
+    assert tasks.delay[sums].sum() == pytest.approx(
+        2 * 7 / 8 * 2 * order.microbatches * loads.tensor_bytes.sum() / loads.gather_rate
+    )
+    assert not (tasks.size[sums] * tasks.delay[sums]).any()
 
 
 def test_orders_that_place_alike_are_tried_once() -> None:
