@@ -40,7 +40,7 @@ def searched():
 
 @pytest.mark.slow
 def test_a_plan_counts_what_was_not_simulated_and_verifies(large):
-    large(1e3)
+    large(2e3)
     found = searched().run()
     assert found.unsimulated > 1
     plan = planned(layout_job(**FEW), CLUSTER, simulated=4, baselines=())
@@ -58,7 +58,7 @@ def test_enough_work_says_nothing():
 
 
 def test_what_is_taken_was_simulated(large):
-    large(1e3)
+    large(2e3)
     search = searched()
     result = search.run()
     for pair in result.others:
@@ -90,7 +90,7 @@ def test_a_schedule_of_compute_has_the_same_budget(large):
 
 
 def test_the_next_layouts_are_tried_where_the_hopeful_cannot_be_simulated(large, monkeypatch):
-    large(1e3)
+    large(2e3)
     search, wire, tried = searched(), Rewirer.wire, []
 
     def late(self, strategy, *args, **named):
