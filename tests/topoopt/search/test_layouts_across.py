@@ -27,7 +27,7 @@ def test_they_are_simulated_after_what_a_switch_likes(problem, monkeypatch) -> N
     assert len(found.best.topology.rings) == 2
     with monkeypatch.context() as without:
         without.setattr(survey, "_ACROSS", 0)
-        assert LayoutSearch(problem).run().best.time > 1.1 * found.best.time
+        assert LayoutSearch(problem).run().best.time > 1.05 * found.best.time
     # The other map of layers of each is, too.
     across = [one.placement.layout for one in search.placed if one.placement.data_across]
     maps = [layout for layout in across if layout.schedule == "interleaved"]
@@ -36,7 +36,7 @@ def test_they_are_simulated_after_what_a_switch_likes(problem, monkeypatch) -> N
 
 def test_they_differ_and_may_all_be_faster(problem) -> None:
     candidates = survey.survey(problem).candidates
-    below = 9.0
+    below = 12.0
     first = survey.data_across(problem, candidates, below, [])
     assert len(first) == survey._ACROSS
     assert all(each.placement.data_across and each.bound.seconds < below for each in first)
