@@ -103,8 +103,11 @@ class Design:
     why : str
         Of what was not planned.
     lower_bound_s_per_sample : float or None
-        No plan on this cluster is faster; None where it was not worked out.
-    iteration_time_s, time_per_sample_s : float or None
+        No plan on this cluster is faster by flows; None where it was not worked out.
+    iteration_time_s, packet_time_s : float or None
+        By flows, and by packet trains where the plan has such a time.
+    time_per_sample_s : float or None
+        By packet trains where there are such times.
     samples : int or None
         Of an iteration.
     strategy_origin : str
@@ -115,6 +118,7 @@ class Design:
     why: str = ""
     lower_bound_s_per_sample: float | None = None
     iteration_time_s: float | None = None
+    packet_time_s: float | None = None
     time_per_sample_s: float | None = None
     samples: int | None = None
     strategy_origin: str = ""

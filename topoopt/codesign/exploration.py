@@ -139,14 +139,17 @@ class Exploration:
     def summary(self) -> str:
         """Return the frontier, and what became of the rest, as text."""
         best = self.best
+        packets = any(design.packet_time_s is not None for design in self.frontier)
+        times = ("packets", "flows") if packets else ("iteration",)
         rows: list[tuple[str, ...]] = [
-            ("", "servers", "degree", "bandwidth", "cost", "iteration", "time a sample", "bound")
+            ("", "servers", "degree", "bandwidth", "cost", *times, "time a sample", "bound")
         ]
         for design in self.frontier:
             point = design.point
             assert design.iteration_time_s is not None
             assert design.time_per_sample_s is not None
             assert design.lower_bound_s_per_sample is not None
+            told = format_time(design.packet_time_s or 0.0)
             rows.append(
                 (
                     "*" if design is best else "",
@@ -154,6 +157,7 @@ class Exploration:
                     str(point.degree),
                     format_bandwidth(point.bandwidth_bytes_per_s),
                     dollars(point.cost_usd),
+                    *((told if design.packet_time_s else "-",) if packets else ()),
                     format_time(design.iteration_time_s),
                     format_time(design.time_per_sample_s),
                     format_time(design.lower_bound_s_per_sample),

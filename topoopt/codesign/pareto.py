@@ -243,7 +243,10 @@ def explore(
             interrupted = True
             break
         designs.append(design)
-        best = min(best, design.value(DesignObjective.TIME))
+        if design.iteration_time_s is not None and design.samples is not None:
+            # Bounds are of times by flows; a design is as fast by both.
+            slower = max(design.iteration_time_s, design.packet_time_s or 0.0)
+            best = min(best, slower / design.samples)
     return Exploration(
         job.model.name, DesignObjective(objective), tuple(designs), least_gain, interrupted, seed,
         installed_version(),
@@ -280,7 +283,8 @@ def _planned(
         "planned",
         lower_bound_s_per_sample=plan.lower_bound_s / family.batch,
         iteration_time_s=plan.iteration_time_s,
-        time_per_sample_s=plan.iteration_time_s / family.batch,
+        packet_time_s=plan.packet_time_s,
+        time_per_sample_s=plan.time_s / family.batch,
         samples=family.batch,
         strategy_origin=parallelization_text(plan.parallelization, plan.origin),
     )

@@ -101,7 +101,7 @@ COMPARED = Comparison(
 EXPLORED = Exploration(
     "job", "time",
     tuple(
-        Design(Point(4, d, 12.5e9, cost), state, "", 1e-6, time, time, 1)
+        Design(Point(4, d, 12.5e9, cost), state, "", 1e-6, time, None, time, 1)
         for d, cost, state, time in (
             (1, 10.0, "planned", 3.0), (2, 20.0, "planned", 4.0), (3, 30.0, "planned", 1.0),
             (4, 40.0, "infeasible", None),

@@ -96,7 +96,10 @@ def test_designs_are_the_plans_of_their_clusters():
     found = explore(JOB, Grid((4,), (2,), ("100Gbps",)), options, seed=3)
     plan = to.co_optimize(JOB, to.Cluster(4, 2, "100Gbps"), options, seed=3, baselines=())
     assert found.designs[0].iteration_time_s == plan.iteration_time_s
+    assert found.designs[0].packet_time_s == plan.packet_time_s
+    assert found.designs[0].time_per_sample_s == plan.packet_time_s / plan.global_batch
     assert found.best is found.designs[0]
+    assert str(found).splitlines()[2].split()[4:7] == ["packets", "flows", "time"]
 
 
 def test_numbers_of_numpy_count_as_pythons(tmp_path):
