@@ -86,7 +86,8 @@ class TaskGraph:
         that is reduced or gathered.
     delay : float64 array, shape (tasks,)
         Collectives: seconds between readiness and the start of network traffic (reduction
-        inside each server); one of no bytes takes as long. Zero otherwise.
+        inside each server). One of no bytes takes these and the latency of its rounds. Zero
+        otherwise.
     operator, phase, part : int64 array, shape (tasks,)
         Operator index, `Phase`, and part of the operator (AllReduce: parameter shard).
         For transfers, ``part`` is the consumer's (ACTIVATION) or producer's (GRADIENT) part.

@@ -58,8 +58,11 @@ def iteration_tasks(
         are gathered in the order of use: at the beginning (1, 2), which in the steady state is the
         end of the iteration before, or for every forward and backward pass, each piece while the
         one before it is at work (3). Both are in `PIECES` a part, which overlap with its last
-        backward and first forward pass (ZeRO 3: with all of them). Ranks of a group on one server
-        exchange with each other while the server sends to others.
+        backward and first forward pass (ZeRO 3: with all of them). Of the share that no pass hides
+        (`Loads.exposed`) weights are gathered before the first pass and gradients summed after the
+        last one; but what is done in every pass, gathering of ZeRO 3 and scattering of 2 and 3,
+        holds each pass up. Ranks of a group on one server exchange with each other while the server
+        sends to others.
     """
     own = whole_shape(placement) if shape is None else shape
     return _Builder(placement, schedule, loads, own).build()[0]
@@ -323,7 +326,8 @@ class _Builder:
         """Gather the weights of a part, or a piece of them, after the piece before.
 
         Where they are dropped after use, there is room for the piece at work and for the next, and
-        what the software exposes is gathered only when the rank has done all before.
+        the share that no pass hides is gathered only when the rank has done all before; else
+        `_begin` has gathered that share.
         """
         known, exposed = self.gathered[stage], self.loads.exposed
         before, found = list(known), []
@@ -344,8 +348,8 @@ class _Builder:
     ) -> list[Ints]:
         """Reduce or scatter the gradients of a part, or a piece; return what the rank waits for.
 
-        That is the share that the software exposes of every microbatch's, which goes first; of
-        those of the last one only it is left for the end.
+        That is the share that no pass hides, which goes first, where every microbatch's gradients
+        are scattered (ZeRO 2, 3). Else `_finish` sums that share, and the rank waits for none.
         """
         label, exposed = (part, Phase.SYNCHRONISE, microbatch), self.loads.exposed
         gradients, held = self.loads.gradients[part].times(1.0 / pieces), []

@@ -158,7 +158,7 @@ class _Elements:
     def exchange(self, over: Exchange, word: int) -> Ints:
         """Add the collectives of groups."""
         groups = np.array([self.groups.setdefault(g, len(self.groups)) for g in over.servers])
-        # What ranks on one server do first differs where some groups have more there than others.
+        # What ranks on one server exchange differs where some groups have more there than others.
         _, apart = np.unique(over.inside, return_inverse=True)
         made = self.add((word + (apart << 32)).astype(np.uint64), group=groups)
         self.meet(np.repeat(made, over.members.shape[1]), over.members.ravel(), BOTH)

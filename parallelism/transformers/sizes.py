@@ -48,16 +48,19 @@ def expected_tasks(
     -------
     float
         Passes, what they send to the next stage, their attention by itself where keys and values
-        go round servers beside it, and what experts, and heads, exchange there and back in a
-        forward and a backward pass of each part.
+        go round servers beside it, what experts, and heads, exchange there and back in a forward
+        and a backward pass of each part, and the sums of tensor groups over servers, across and
+        inside them.
     """
     passes = float(schedule.passes.shape[1] * placement.rank.size)
-    sends = passes if schedule.stages > 1 else 0.0
+    shares = placement.servers_per_rank
+    sends = passes * shares if schedule.stages > 1 else 0.0
+    sums = 2.0 * passes if shares > 1 else 0.0
     around = 0.0
     if placement.context_spans_servers:
         around = passes * (1.0 + 1.0 / placement.layout.context)
     each = 2.0 * schedule.microbatches * schedule.chunks
-    return passes + sends + around + each * exchange_pairs(placement, heads=heads)
+    return passes + sends + around + sums + each * exchange_pairs(placement, heads=heads)
 
 
 def expected_bytes(

@@ -99,7 +99,7 @@ class Design:
     ----------
     point : Point
     state : {"planned", "dominated", "infeasible", "over-limit"}
-        Dominated: not planned, because a design that costs no more is proven to be no slower.
+        Dominated: not planned, because one that costs no more is proven to be no slower by flows.
     why : str
         Of what was not planned.
     lower_bound_s_per_sample : float or None

@@ -149,7 +149,7 @@ class Exploration:
             assert design.iteration_time_s is not None
             assert design.time_per_sample_s is not None
             assert design.lower_bound_s_per_sample is not None
-            told = format_time(design.packet_time_s or 0.0)
+            trains = "-" if design.packet_time_s is None else format_time(design.packet_time_s)
             rows.append(
                 (
                     "*" if design is best else "",
@@ -157,7 +157,7 @@ class Exploration:
                     str(point.degree),
                     format_bandwidth(point.bandwidth_bytes_per_s),
                     dollars(point.cost_usd),
-                    *((told if design.packet_time_s else "-",) if packets else ()),
+                    *((trains,) if packets else ()),
                     format_time(design.iteration_time_s),
                     format_time(design.time_per_sample_s),
                     format_time(design.lower_bound_s_per_sample),

@@ -39,9 +39,9 @@ def unrolled(
     -------
     TaskGraph
         The tasks of ``tasks`` come first and keep their places. A collective becomes its local
-        reduction, an AllReduce over one server, as does any that sends nothing. Ends of
-        rounds are such AllReduces as well, of no time; so is the end of a collective, if tasks
-        wait for it. Without ``ids``.
+        reduction, an AllReduce over one server, and so does any that sends nothing, without the
+        latency of its rounds. Ends of rounds are such AllReduces as well, of no time; so is the end
+        of a collective, if tasks wait for it. Without ``ids``.
 
     Raises
     ------

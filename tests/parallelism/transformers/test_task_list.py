@@ -56,6 +56,16 @@ def test_tasks_are_foretold_within_a_third(experts, order):
     )
 
 
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_tasks_of_tensor_groups_over_servers_are_foretold_within_a_third(pipeline):
+    layout = Layout(tensor=8, data=2, pipeline=pipeline, zero=0)
+    job = Job(gpt(8, 1024, 16, 5000), server=nvlink_server("h100", 4), global_batch=64)
+    placement, schedule = Placement(layout, 4), schedule_of(layout, 64)
+    assert expected_tasks(placement, schedule) == pytest.approx(
+        job.family(placement.servers).build(placement).tasks, rel=1 / 3
+    )
+
+
 def test_more_servers_and_experts_take_more_memory():
     def takes(data: int, expert: int) -> float:
         layout = Layout(tensor=4, data=data, pipeline=8, expert=expert)

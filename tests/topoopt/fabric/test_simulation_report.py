@@ -105,9 +105,9 @@ def test_completion_percentiles_are_times_that_occur():
     )
 
 
-def test_allreduces_of_one_server_do_not_count_as_communication():
+def test_allreduces_of_one_server_or_no_bytes_do_not_count_as_communication():
     tasks = TaskGraph.from_lists(
-        2, [(A, 0, -1, 8.0, 0.5), (A, 1, -1, 8.0, 0.5)], [], ((0,), (0, 1))
+        2, [(A, 0, -1, 8.0, 0.5), (A, 1, -1, 8.0, 0.5), (A, 1, -1, 0.0, 0.5)], [], ((0,), (0, 1))
     )
     fabric = circulant(2, (1,))
     report = report_of(fabric, tasks, simulate(fabric, tasks))

@@ -1,27 +1,35 @@
 """A task-graph file of a plan, simulated, takes what the plan takes, or it is refused."""
 
 import itertools
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 import pytest
 from small_plans import small_dlrm, small_mlp
+from small_transformers import gpt
 
 from codesign_base import InputError
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
+from parallelism.transformers.implementation import get_stack
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.placement import Placement
 from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
+from topoopt.formats.chakra_export import chakra_files
+from topoopt.formats.chakra_file import load_traces
+from topoopt.formats.chakra_import import trace_tasks
 from topoopt.formats.fbuf_export import Updates
 from topoopt.formats.fbuf_plan import AllReduces, iteration_fbuf
 from topoopt.formats.fbuf_read import parse_fbuf
 from topoopt.formats.fbuf_write import write_fbuf
-from topoopt.problem.job import Job
+from topoopt.problem.job import Job, nvlink_server
 from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
 from topoopt.studies.workload import fbuf_workload, streams_of
@@ -84,6 +92,39 @@ def test_an_export_takes_what_the_plan_takes_or_is_refused():
     written = holds_for(cases([small_dlrm(2)], [4], [4]))
     assert all(written[AllReduces.ROUNDS, routing] > 1 for routing in ONE_TABLE)
     assert sum(count for (form, _), count in written.items() if form is AllReduces.RINGS) > 10
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+def test_what_ranks_of_one_server_exchange_takes_as_long_in_files(tmp_path, zero):
+    """Collectives of no bytes beside those across servers, and sums after the last pass."""
+    job = Job(
+        gpt(4, 1024, 16, 1000), global_batch=16, server=nvlink_server("h100", 2), sequence=256,
+        implementation=get_stack("nemo"),
+    )  # fmt: skip
+    family = job.family(4)
+    layout = Layout(data=8, zero=zero, sequence_parallel=False)
+    tasks = family.build(Placement(layout, 2))
+    quiet = tasks.collective & (tasks.size == 0.0)
+    assert tasks.delay[quiet].min() > 0.0
+    # So slow inside that it is what counts.
+    tasks = replace(tasks, delay=1000.0 * tasks.delay)
+    topology = find_topology(
+        traffic_of(tasks), 3, RATE, latency=HOP, ports=PortModel.BIDIRECTIONAL, degree_allreduce=3
+    )
+    fabric = direct_fabric(topology, Routing.ECMP, tasks=tasks)
+    time = score(fabric, tasks)
+    assert time > 1.1 * score(fabric, replace(tasks, delay=0.0 * tasks.delay))
+    file = iteration_fbuf(
+        tasks, fabric, net_bandwidth=RATE, latency=HOP, gpus_per_node=2,
+        intergpu_bandwidth=25e9, allreduces=AllReduces.ROUNDS, updates=Updates.REFUSE,
+    )  # fmt: skip
+    found, own = read(file)
+    assert score(own, found) == pytest.approx(time, rel=1e-3)
+    for name, data in chakra_files(tasks, str).items():
+        (tmp_path / name).write_bytes(data)
+    # Files leave out the latency of rounds in which nothing is sent.
+    again = trace_tasks(load_traces(tmp_path)).graph
+    assert score(fabric, again) == pytest.approx(time, rel=2e-4)
 
 
 @pytest.mark.slow
