@@ -44,7 +44,8 @@ def expected_tasks(
     heads : bool
         Context groups exchange heads of linear attention.
     kinds : int
-        Of attention (`Transformer.kinds_of_attention`), beside each of which keys and values go round by themselves.
+        Of attention (`Transformer.kinds_of_attention`), beside each of which keys and values go
+        round by themselves.
 
     Returns
     -------
