@@ -1,6 +1,7 @@
 """What a transformer is: widths, heads, experts, and how many parameters that makes."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, get_args
 
 from codesign_base import InputError
@@ -259,6 +260,18 @@ class Transformer:
         if self.window is None or not self.has_attention(layer):
             return False
         return min(layer, self.layers - 1) not in self.window.full_layers
+
+    def meets_few(self, layer: int) -> bool:
+        """Whether a layer's tokens meet others by a window or by linear attention."""
+        return self.slides(layer) or self.has_linear(layer)
+
+    @cached_property
+    def kinds_of_attention(self) -> int:
+        """Kinds of layers by `meets_few`, but for those whose context ranks exchange heads."""
+        layers = [
+            i for i in range(self.layers) if not (self.has_linear(i) and self.exchanges_heads)
+        ]
+        return len({self.meets_few(layer) for layer in layers})
 
     def score_share(self, layer: int, sequence: int) -> float:
         """Return the scores of a layer that count, over all of them, masked ones included."""

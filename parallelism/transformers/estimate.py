@@ -47,7 +47,7 @@ def estimated_seconds(
     in_all = sent.in_all(placement.layout.zero, schedule.microbatches)
     least = sharing * float(in_all.sum()) / placement.layout.pipeline / rate
     at_the_end, rate = rate / sharing, rate / (0.5 * (1.0 + sharing))
-    beside = sent.context + loads.beside * sent.tokens
+    beside = sent.context.sum(axis=0) + loads.beside * sent.tokens
     after = sent.heads + (1.0 - loads.beside) * sent.tokens
     seconds, summed = loads.seconds, sent.tensor / rate
     if placement.servers_per_rank > 1:
@@ -79,9 +79,12 @@ def _around(loads: Loads, turns: Floats, shared: Floats, others: int) -> Floats:
     """Return the seconds of passes in which keys and values go round beside attention only.
 
     ``turns`` are what the ports take for these. Tokens to each of the ``others`` of an expert
-    group, which take ``shared`` in all, get as much of the ports as the first piece does.
+    group, which take ``shared`` in all, get as much of the ports as what goes round first does.
     """
-    attention = loads.attention_s
-    first = turns + np.minimum(shared, others * turns)
+    goes = turns > 0.0
+    begins = np.stack([goes[0], goes[1] & ~goes[0]])
+    first = turns + begins * np.minimum(shared, others * turns)
+    attention = np.where(goes, loads.attention_s, 0.0)
     rounds = np.maximum(attention, first) + (PIECES - 1) * np.maximum(attention, turns)
-    return np.where(turns > 0.0, loads.seconds - attention + rounds / PIECES, 0.0)
+    seconds = loads.seconds + (rounds / PIECES - attention).sum(axis=0)
+    return np.where(goes.any(axis=0), seconds, 0.0)

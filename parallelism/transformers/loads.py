@@ -49,10 +49,11 @@ _ROWS = {
     "backward": PassKind.BACKWARD,
     "weight": PassKind.WEIGHT,
 }
-_VOLUMES = ("tensor", "inputs", "context", "heads", "expert")
+_AROUND = ("all-keys", "near-keys")
+_VOLUMES = ("tensor", "inputs", "heads", "expert", *_AROUND)
 """What counts where its group spans servers: tensor groups gather inputs, context groups exchange
-heads of linear attention."""
-_ROWS_OF_COLUMNS = len(_VOLUMES) + 2
+heads of linear attention; what goes round these is told apart by the tokens that it is for."""
+_ROWS_OF_COLUMNS = 1 + len(_VOLUMES) + len(_AROUND)
 # Of what an AllReduce sends.
 _SHARE = {"allreduce": 1.0, "allgather": 0.5, "reducescatter": 0.5}
 
@@ -74,10 +75,11 @@ class Loads:
     input_bytes : float64 array, shape (3, parts)
         Inputs that each rank gathers again over its servers for gradients of weights, while the
         pass runs; zero within one server.
-    context_bytes : float64 array, shape (3, parts)
+    context_bytes : float64 array, shape (2, 3, parts)
         Keys and values (and their gradients) of all context ranks together that go round the
-        context group in each pass; zero within one server.
-    attention_s : float64 array, shape (3, parts)
+        context group in each pass; zero within one server. Of layers whose tokens meet all keys,
+        and of those with windows or linear attention, which can hide less.
+    attention_s : float64 array, shape (2, 3, parts)
         Of the seconds of each pass those of attention to what goes round, which alone can hide it;
         zero within one server.
     heads_bytes : float64 array, shape (3, parts)
@@ -198,8 +200,8 @@ def _loads(training: Training, rates: GpuRates, server: Server, far: frozenset[s
             column[0] += (one.forward, one.backward, one.weight)
         columns[index] = column
     table = np.stack([columns[index] for index in alike], axis=2)
-    seconds, attention = table[0], table[-1]
-    volumes = dict(zip(_VOLUMES, table[1:-1], strict=True))
+    seconds, attention = table[0], table[-len(_AROUND) :]
+    volumes = dict(zip(_VOLUMES, table[1 : -len(_AROUND)], strict=True))
     if layout.schedule not in SPLIT:
         for both in (seconds, volumes["inputs"]):
             both[PassKind.BACKWARD] += both[PassKind.WEIGHT]
@@ -215,7 +217,7 @@ def _loads(training: Training, rates: GpuRates, server: Server, far: frozenset[s
         boundary_bytes=each * sum(message.size for message in outputs),
         tensor_bytes=volumes["tensor"],
         input_bytes=volumes["inputs"],
-        context_bytes=volumes["context"],
+        context_bytes=np.stack([volumes[name] for name in _AROUND]),
         attention_s=attention,
         heads_bytes=volumes["heads"],
         expert_bytes=volumes["expert"],
@@ -246,8 +248,8 @@ def _shared_bytes(
 class _Columns:
     """What layers and ends of a model ask for under layouts whose layers are alike.
 
-    A column has a row of seconds, one of bytes for each of `_VOLUMES`, and one of the seconds of
-    attention to what goes round a context group; of each kind of pass.
+    A column has a row of seconds, one of bytes for each of `_VOLUMES`, and of the seconds of
+    attention to each of `_AROUND`; of each kind of pass.
     """
 
     def __init__(
@@ -275,9 +277,10 @@ class _Columns:
         if found is None:
             one = layer_seconds(self.training, layer, self.rates, self.near, self.far)
             messages = layer_communications(self.training, layer)
-            found = self.known[layer] = self._column(one, messages)
-            if found[1 + _VOLUMES.index("context")].any():
-                found[-1] = self._attention(layer)
+            near = self.training.model.meets_few(layer)
+            found = self.known[layer] = self._column(one, messages, _AROUND[near])
+            if found[1 + _VOLUMES.index(_AROUND[near])].any():
+                found[near - len(_AROUND)] = self._attention(layer)
         return found
 
     def _attention(self, layer: int) -> tuple[float, float, float]:
@@ -300,12 +303,14 @@ class _Columns:
         one = part_seconds(self.training, costs, near, self.rates, self.near)
         return self._column(one, messages)
 
-    def _column(self, one: PassSeconds, messages: Iterable[Communication]) -> Floats:
+    def _column(
+        self, one: PassSeconds, messages: Iterable[Communication], around: str = _AROUND[0]
+    ) -> Floats:
         found = np.zeros((_ROWS_OF_COLUMNS, len(PassKind)))
         found[0] = one.forward, one.backward, one.weight
         for message in messages:
             if message.group in self.far and message.when in _ROWS:
-                row = 1 + _VOLUMES.index(_volume(message))
+                row = 1 + _VOLUMES.index(_volume(message, around))
                 found[row, _ROWS[message.when]] += _whole(message, self.training.layout.tensor)
         return found
 
@@ -355,11 +360,13 @@ def _crossing(model: Transformer, placement: Placement) -> float:
     return servers_reached(model.experts, servers) / servers_reached(model.experts, ranks)
 
 
-def _volume(message: Communication) -> str:
-    """Return which of `_VOLUMES` a message counts in."""
+def _volume(message: Communication, around: str) -> str:
+    """Return which of `_VOLUMES` a message counts in, ``around`` if it goes round."""
     if message.when == "weight":
         return "inputs"
-    return "heads" if (message.group, message.kind) == ("context", "alltoall") else message.group
+    if message.group == "context":
+        return "heads" if message.kind == "alltoall" else around
+    return message.group
 
 
 def _whole(message: Communication, tensor: int) -> float:

@@ -132,10 +132,9 @@ class Messages:
         return made
 
     def exchange_context(
-        self, kind: PassKind, stage: int, waits: list[Ints], label: Label, pieces: int
+        self, size: float, stage: int, waits: list[Ints], label: Label
     ) -> list[Ints]:
-        """Let keys and values of a piece of a pass go round each context group."""
-        size = float(self.loads.context_bytes[kind, label[0]]) / pieces
+        """Let keys and values go round each context group."""
         over = self.shape.collectives.context[stage]
         return self.collective(TaskKind.ALL_GATHER, over, size, waits, label)
 

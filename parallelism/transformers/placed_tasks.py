@@ -246,13 +246,19 @@ class _Builder:
         beside += self.messages.exchange_experts(kind, stage, waits, label, self.loads.beside)
         pieces = PIECES if last or uses or (zero == 3 and scatters) else 1
         whole = float(self.loads.seconds[kind, part])
-        around = self.loads.context_bytes[kind, part] > 0.0
-        attention = float(self.loads.attention_s[kind, part]) / pieces
-        seconds = whole / pieces - attention
+        around = [
+            (float(size) / pieces, float(attention) / pieces)
+            for size, attention in zip(
+                self.loads.context_bytes[:, kind, part], self.loads.attention_s[:, kind, part],
+                strict=True,
+            )
+            if size > 0.0
+        ]  # fmt: skip
+        seconds = whole / pieces - sum(attention for _, attention in around)
         for _ in range(pieces):
             before = waits + (self._gather(stage, part, pieces, microbatch, waits) if uses else [])
-            if around:
-                moved = self.messages.exchange_context(kind, stage, before, label, pieces)
+            for size, attention in around:
+                moved = self.messages.exchange_context(size, stage, before, label)
                 before = [self._compute(stage, attention, before, label), *moved]
             ends = self._compute(stage, seconds, before, label)
             waits = [ends]

@@ -118,10 +118,11 @@ class PartBytes(NamedTuple):
         Of a stage on a server.
     outputs : float64 array, shape (2, parts)
         Of a microbatch to the next part, and gradients to the part before.
-    context, heads, tokens, inputs, tensor : float64 arrays, shape (3, parts)
-        Of a pass of each kind: what goes round context groups, heads that these exchange, tokens
-        to experts and back, inputs that are gathered again, and what is reduced, over the servers
-        of a rank.
+    context : float64 array, shape (2, 3, parts)
+        What goes round context groups in a pass of each kind, see `Loads`.
+    heads, tokens, inputs, tensor : float64 arrays, shape (3, parts)
+        Of a pass of each kind: heads that context groups exchange, tokens to experts and back,
+        inputs that are gathered again, and what is reduced, over the servers of a rank.
     weights, gradients : float64 arrays, shape (parts,)
         Of the ranks that share them: gathered once, and scattered (without ZeRO reduced) once.
     copies : float64 array, shape (parts,)
@@ -159,7 +160,7 @@ class PartBytes(NamedTuple):
         -------
         float64 array, shape (parts,)
         """
-        passes = self.context + self.heads + self.tokens + self.inputs + self.tensor
+        passes = self.context.sum(axis=0) + self.heads + self.tokens + self.inputs + self.tensor
         microbatch = self.outputs.sum(axis=0) + passes.sum(axis=0)
         gathers = {0: 0, 3: 2 * microbatches}.get(zero, 1)
         scatters = microbatches if zero >= 2 else 1

@@ -105,7 +105,7 @@ def _sent(placement: Placement, loads: Loads) -> list[set[str]]:
     layout = placement.layout
     context, heads, tokens = (
         np.any(sent != 0.0, axis=0).tolist()
-        for sent in (loads.context_bytes, loads.heads_bytes, loads.expert_bytes)
+        for sent in (loads.context_bytes.sum(axis=0), loads.heads_bytes, loads.expert_bytes)
     )
     found: list[set[str]] = [set() for _ in range(layout.pipeline)]
     for part, stage in enumerate(layout.part_stages):

@@ -32,7 +32,7 @@ def _pairs(placement: Placement, groups: Ints) -> int:
 
 
 def expected_tasks(
-    placement: Placement, schedule: PipelineSchedule, *, heads: bool = False
+    placement: Placement, schedule: PipelineSchedule, *, heads: bool = False, kinds: int = 1
 ) -> float:
     """Return how many tasks the graph of all ranks has, about.
 
@@ -43,6 +43,9 @@ def expected_tasks(
         Of the placement's layout.
     heads : bool
         Context groups exchange heads of linear attention.
+    kinds : int
+        Of attention (`Transformer.kinds_of_attention`), beside each of which keys and values go
+        round by themselves.
 
     Returns
     -------
@@ -58,13 +61,13 @@ def expected_tasks(
     sums = 2.0 * passes if shares > 1 else 0.0
     around = 0.0
     if placement.context_spans_servers:
-        around = passes * (1.0 + 1.0 / placement.layout.context)
+        around = kinds * passes * (1.0 + 1.0 / placement.layout.context)
     each = 2.0 * schedule.microbatches * schedule.chunks
     return passes + sends + around + sums + each * exchange_pairs(placement, heads=heads)
 
 
 def expected_bytes(
-    placement: Placement, schedule: PipelineSchedule, *, heads: bool = False
+    placement: Placement, schedule: PipelineSchedule, *, heads: bool = False, kinds: int = 1
 ) -> float:
     """Return what the arrays of a placed layout's task graph and simulation take, about.
 
@@ -72,7 +75,7 @@ def expected_bytes(
     which links; else every task does. A prediction that is the same on every machine, not what a
     process takes: bytes a task and an exchange are rounded up from the arrays that hold them.
     """
-    tasks = expected_tasks(placement, schedule, heads=heads)
+    tasks = expected_tasks(placement, schedule, heads=heads, kinds=kinds)
     if tasks < REDUCED_FROM or placement.servers_per_rank > 1:
         return _BYTES_A_TASK * tasks
     exchanges = exchange_pairs(placement, heads=heads) + 2 * placement.rank.size

@@ -250,7 +250,8 @@ class _Builder:
         gathers = (zero == 3 and kind != PassKind.WEIGHT) or (first and zero in (1, 2))
         whole = zero != 3 and not last and not (first and zero)
         pieces = 1 if whole or not (gathers or scatters) else self.buckets
-        attention = float(self.loads.attention_s[kind, part]) / pieces
+        meets = [k for k in (0, 1) if self.loads.context_bytes[k, kind, part] > 0.0]
+        attention = [float(self.loads.attention_s[k, kind, part]) / pieces for k in meets]
         for _ in range(pieces):
             gathered: dict[int, list[int]] = {}
             if gathers:
@@ -268,13 +269,14 @@ class _Builder:
                 else:
                     gathered = {rank: self.gathered[rank] for rank in ranks} | gathered
                 self.gathered |= gathered
-            seconds = float(self.loads.seconds[kind, part]) / pieces - attention
+            seconds = float(self.loads.seconds[kind, part]) / pieces - sum(attention)
             ends = {}
             ready = {rank: waits[rank] + gathered.get(rank, []) for rank in ranks}
-            if self.loads.context_bytes[kind, part] > 0.0:
-                around = self._exchange_context(kind, stage, ready, label, pieces)
+            for k, shown in zip(meets, attention, strict=True):
+                size = float(self.loads.context_bytes[k, kind, part]) / pieces
+                around = self._exchange_context(size, stage, ready, label)
                 for rank in ranks:
-                    done = self.tasks.add(TaskKind.COMPUTE, rank, -1, attention, ready[rank], label)
+                    done = self.tasks.add(TaskKind.COMPUTE, rank, -1, shown, ready[rank], label)
                     ready[rank] = [done, *around.get(rank, [])]
             for rank in ranks:
                 before = ready[rank]
@@ -335,13 +337,10 @@ class _Builder:
         return [tuple(sorted(set(column))) for column in columns]
 
     def _exchange_context(
-        self, kind: PassKind, stage: int, waits: dict[int, list[int]], label: Label, pieces: int
+        self, size: float, stage: int, waits: dict[int, list[int]], label: Label
     ) -> dict[int, list[int]]:
         """Let keys and values go round each context group while its ranks compute."""
-        size = float(self.loads.context_bytes[kind, label[0]]) / pieces
         found: dict[int, list[int]] = {}
-        if size == 0.0:
-            return found
         for members in self.ranks[stage].reshape(-1, self.layout.context).tolist():
             before = [task for rank in members for task in waits[rank]]
             columns = self._columns(members)

@@ -8,6 +8,7 @@ from small_transformers import MIXTRAL, gpt
 
 from parallelism.transformers import family as family_module
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.load import load_transformer
 from parallelism.transformers.placement import AXES, Placement
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.shape import whole_shape
@@ -63,6 +64,17 @@ def test_tasks_of_tensor_groups_over_servers_are_foretold_within_a_third(pipelin
     placement, schedule = Placement(layout, 4), schedule_of(layout, 64)
     assert expected_tasks(placement, schedule) == pytest.approx(
         job.family(placement.servers).build(placement).tasks, rel=1 / 3
+    )
+
+
+def test_tasks_of_two_kinds_of_attention_are_foretold_within_a_third():
+    model = load_transformer("gemma3-27b")
+    layout = Layout(tensor=4, context=4, data=2, sequence_parallel=True)
+    family = Job(model, server=nvlink_server("h100", 4), global_batch=64).family(8)
+    placement, schedule = Placement(layout, 4), schedule_of(layout, 64)
+    assert model.kinds_of_attention == 2
+    assert expected_tasks(placement, schedule, kinds=2) == pytest.approx(
+        family.build(placement).tasks, rel=1 / 3
     )
 
 

@@ -27,7 +27,8 @@ def loads_from(seconds, **other) -> Loads:
     return Loads(
         **{
             "seconds": seconds, "boundary_bytes": 0.0, "tensor_bytes": none, "input_bytes": none,
-            "context_bytes": none, "attention_s": none, "heads_bytes": none, "expert_bytes": none,
+            "context_bytes": np.stack([none] * 2), "attention_s": np.stack([none] * 2),
+            "heads_bytes": none, "expert_bytes": none,
             "gradients": (WeightCount(),) * parts, "weights": (WeightCount(),) * parts,
             "tied_bytes": 0.0, "update_s": 0.0, "gather_rate": 1e12, **other,
         }

@@ -50,19 +50,29 @@ def test_a_plan_takes_the_time_of_the_formula_where_nothing_is_in_the_way(
     assert simulated == pytest.approx(expected, rel=0.025)
 
 
-def test_attention_alone_hides_keys_and_values_that_go_round_servers() -> None:
-    """Windows leave little attention to hide them, and products of a pass hide none of them."""
-    layout, batch, sequence = Layout(4, 4, 2, sequence_parallel=True), 16, 65536
+@pytest.mark.parametrize(
+    ("layout", "batch", "sequence"),
+    [(Layout(4, 4, 2, sequence_parallel=True), 16, 65536),
+     (Layout(4, 8, 1, sequence_parallel=True), 8, 131072)],
+)  # fmt: skip
+def test_attention_alone_hides_keys_and_values_that_go_round_servers(
+    layout, batch, sequence
+) -> None:
+    """Windows leave little attention to hide them, and products of a pass hide none of them.
+
+    Nor does that of the layers that meet all keys hide those of the others. Ports are so fast that
+    sums of gradients, which share them, hold up little.
+    """
     server = nvlink_server("h100", 4)
     model = get_transformer("gemma3-27b")
     job = Job(model, global_batch=batch, server=server, sequence=sequence)
     family = job.family(8)
-    switch = Fabric("switch", *ideal_switch(8, 4 * NIC, 1e-6))
+    switch = Fabric("switch", *ideal_switch(8, 16 * NIC, 1e-6))
     simulated = score(switch, family.build(Placement(layout, 4)))
     schedule = schedule_of(layout, batch)
-    links = Links.of_server(server, 4 * NIC)
+    links = Links.of_server(server, 16 * NIC)
     expected = iteration_time(family.training(layout), schedule, family.rates, links)
-    assert simulated == pytest.approx(expected, rel=0.025)
+    assert simulated == pytest.approx(expected, rel=0.01)
 
 
 def test_tensor_groups_over_servers_reduce_inside_them_too() -> None:
