@@ -144,6 +144,13 @@ class TaskGraph:
         """Which tasks are collectives over a group, shape (tasks,)."""
         return self.kind >= ALLREDUCE
 
+    @cached_property
+    def crossing(self) -> npt.NDArray[np.bool_]:
+        """Which collectives send anything from server to server, shape (tasks,)."""
+        several = np.array([len(group) > 1 for group in self.groups] + [False])
+        number = np.where(self.collective, self.first, len(self.groups))
+        return several[number] & (self.size > 0.0)
+
     @property
     def passes(self) -> Floats:
         """How often the buffer of a collective goes round its ring, shape (tasks,).

@@ -79,14 +79,18 @@ class Exchange:
     element: Ints | None = None
 
     @cached_property
-    def ranks(self) -> Floats:
-        """Ranks of each collective's group."""
-        return self.inside * _lengths(self.servers)
-
-    @cached_property
     def as_servers(self) -> Floats:
         """Of each collective, see `as_servers`."""
-        return as_servers(self.ranks, _lengths(self.servers))
+        servers = _lengths(self.servers)
+        return as_servers(self.inside * servers, servers)
+
+    @cached_property
+    def near(self) -> Floats | None:
+        """What each rank passes on of a byte where others are on its server, if any are."""
+        if self.inside.max() <= 1.0:
+            return None
+        ranks = self.inside * _lengths(self.servers)
+        return np.where(self.inside > 1.0, 1.0 - 1.0 / ranks, 0.0)
 
 
 def as_servers(ranks: Floats, servers: Floats) -> Floats:

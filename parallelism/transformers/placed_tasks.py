@@ -143,7 +143,7 @@ class _Builder:
     def build(self) -> tuple[TaskGraph, Ints]:
         """Add all passes, each after those that it waits for."""
         order, count = self.order, self.order.kind.size
-        if self.layout.zero in (1, 2):
+        if self.layout.zero in (1, 2) and self.loads.exposed > 0.0:
             self._begin()
         sizes = np.zeros(count, dtype=np.int64)  # of templates
         at = 0
@@ -320,10 +320,9 @@ class _Builder:
             return []
         over = of_stage[stage]
         inside = None
-        if over.inside.max() > 1.0:
+        if over.near is not None:
             passes = 2.0 if kind == TaskKind.ALLREDUCE else 1.0
-            share = np.where(over.inside > 1.0, 1.0 - 1.0 / over.ranks, 0.0)
-            inside = passes * share * size / (self.layout.tensor * self.loads.gather_rate)
+            inside = passes * over.near * size / (self.layout.tensor * self.loads.gather_rate)
         return self.messages.collective(kind, over, size, before, label, inside, in_turn=in_turn)
 
     def _gather(
@@ -384,7 +383,7 @@ class _Builder:
 
     def _finish(self) -> None:
         """Sum what no pass hides, and the gradient of a tied embedding, then update."""
-        if self.layout.zero < 2:
+        if self.layout.zero < 2 and self.loads.exposed > 0.0:
             for number in np.flatnonzero(self.order.last).tolist():
                 stage, part = int(self.order.stage[number]), int(self.order.part[number])
                 gradients = self.loads.gradients[part].times(self.loads.exposed)

@@ -104,15 +104,14 @@ def stage_ends(
     # ``needed`` so far; or, where ranks drop them, the next one (when it is ``there``) beside the
     # one at work.
     gathered, needed, there = np.zeros(stages), np.zeros(stages), np.zeros(stages)
-    beside_work = zero == 3
     used = np.zeros(stages, np.int64)
-    uses_in_all = chunks * (2 * microbatches if zero == 3 else 1)
+    uses_in_all = 2 * chunks * microbatches
     completing = 1
     for at in range(length):
         completing = max(completing, passes[0, at, 0])
     hidden = 1.0 - exposed
     for stage in range(stages):
-        if beside_work:
+        if zero == 3:
             first = sends.weights[parts_of[stage, passes[stage, 0, 1]]]
             there[stage] = _sent(ports, stage, hidden * first / pieces, 0.0, 1.0)
         elif zero > 0:
@@ -143,7 +142,7 @@ def stage_ends(
         for piece in range(count):
             if uses:
                 weights = sends.weights[part] / count
-                if beside_work:
+                if zero == 3:
                     now = _sent(ports, stage, exposed * weights, max(now, there[stage]), 1.0)
                     if piece == count - 1:
                         used[stage] += 1

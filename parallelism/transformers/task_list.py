@@ -223,9 +223,16 @@ def _columns(blocks: list[_Block], sizes: Ints) -> tuple[npt.NDArray[Any], ...]:
     def each(values: list[int]) -> Ints:
         return np.repeat(np.array(values, dtype=np.int64), sizes)
 
+    begins = starts(sizes).tolist()
+
     def amounts(values: list[float | Floats]) -> Floats:
-        each = zip(values, sizes.tolist(), strict=True)
-        return np.concatenate([np.zeros(0), *(np.broadcast_to(*pair) for pair in each)])
+        """Join columns of blocks, whose tasks have one value or one each."""
+        alike = [0.0 if isinstance(value, np.ndarray) else value for value in values]
+        found = np.repeat(np.array(alike, dtype=np.float64), sizes)
+        for place, value in enumerate(values):
+            if isinstance(value, np.ndarray):
+                found[begins[place] : begins[place + 1]] = value
+        return found
 
     return (
         each([block.kind for block in blocks]),

@@ -244,8 +244,7 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
         one = "optimizer step that waits for an AllReduce is"
         more = "optimizer steps that wait for an AllReduce are"
         notes.append(f"{counted(omitted, one, more)} left out")
-    sending = tasks.first[tasks.collective & (tasks.size > 0.0)]
-    reduced = sum(len(tasks.groups[group]) > 1 for group in sending.tolist())
+    reduced = int(tasks.crossing.sum())
     if reduced and not file.ring_size.size:
         messages = int((file.task_type == FbufTask.NOMINAL_COMM).sum())
         messages -= int((tasks.kind == TaskKind.TRANSFER).sum())

@@ -145,7 +145,7 @@ def report_of(
         devices=device_uses(tasks, timeline),
         links=_link_uses(fabric, carried, timeline.makespan),
         transfers=_completion(lasted[kind == TaskKind.TRANSFER]),
-        allreduces=_completion(lasted[reduces[(members > 1) & (tasks.size[reduces] > 0.0)]]),
+        allreduces=_completion(lasted[tasks.crossing]),
         transfer_bytes=moved,
         allreduce_bytes=reduced,
         bandwidth_tax=_tax(fabric, carried, moved + reduced),

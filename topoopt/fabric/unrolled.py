@@ -50,14 +50,14 @@ def unrolled(
     """
     sizes = np.array([len(group) for group in tasks.groups], dtype=np.int64)
     collective = np.flatnonzero(tasks.collective)
-    several, sends = sizes[tasks.first[collective]] > 1, tasks.size[collective] > 0.0
+    several, sends = sizes[tasks.first[collective]] > 1, tasks.crossing[collective]
     alone: dict[int, int] = {}
     grown = _Grown(tasks)
-    grown.kind[0][collective[~(several & sends)]] = TaskKind.ALLREDUCE
+    grown.kind[0][collective[~sends]] = TaskKind.ALLREDUCE
     for task in collective[several & ~sends].tolist():
         head = tasks.groups[int(tasks.first[task])][0]
         grown.first[0][task] = alone.setdefault(head, len(tasks.groups) + len(alone))
-    for task in collective[several & sends].tolist():
+    for task in collective[sends].tolist():
         group = tasks.groups[int(tasks.first[task])]
         orders = rings.get(group)
         if not orders:

@@ -303,10 +303,10 @@ class _Schedule:
         group = tasks.groups[int(tasks.first[task])]
         after = {rank: self._after(task, rank) for rank in group}
         delay = round(float(tasks.delay[task]) * 1e6)
-        quiet = len(group) == 1 or tasks.size[task] == 0.0
-        if delay or quiet:
+        crosses = bool(tasks.crossing[task])
+        if delay or not crosses:
             after = {rank: (self._compute(rank, task, delay, after[rank]),) for rank in group}
-        if quiet:
+        if not crosses:
             self.ends[task] = after
             return
         rings = self.fabric.rings_of(group)

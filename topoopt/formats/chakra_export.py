@@ -178,13 +178,12 @@ class _Writer:
     def _collective(self, task: int, rank: int, kind: TaskKind) -> None:
         group, delay = self._group(task), float(self.tasks.delay[task])
         name, after = self.label(task), self._after(task, rank)
-        size = float(self.tasks.size[task])
-        quiet = len(group) == 1 or size == 0.0
-        if quiet or delay > 0:
-            number = 3 * task if quiet else 3 * task + 2
+        crosses = bool(self.tasks.crossing[task])
+        if not crosses or delay > 0:
+            number = 3 * task + 2 if crosses else 3 * task
             values = attributes(
                 is_cpu_op=("bool", False),
-                **{SECONDS: ("double", delay), REDUCTION: ("bool", not quiet)},
+                **{SECONDS: ("double", delay), REDUCTION: ("bool", crosses)},
             )
             micros = round(delay * 1e6)
             self.ranks[rank].append(
@@ -193,8 +192,9 @@ class _Writer:
                 )
             )
             after = (number,)
-        if quiet:
+        if not crosses:
             return
+        size = float(self.tasks.size[task])
         if kind is TaskKind.ALL_GATHER:
             size /= len(group)
         values = attributes(

@@ -195,12 +195,8 @@ def _kept(tasks: TaskGraph, updates: Updates, rounds: bool) -> Ints:
     if rounds and updates is Updates.REFUSE:
         return np.arange(tasks.tasks)
     row = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
-    sizes = np.array([len(group) for group in tasks.groups] or [0])
-    reduces = tasks.collective
-    networked = reduces.copy()
-    networked[reduces] = (sizes[tasks.first[reduces]] > 1) & (tasks.size[reduces] > 0.0)
     waits = np.zeros(tasks.tasks, dtype=bool)
-    waits[tasks.successors[networked[row]]] = True
+    waits[tasks.successors[tasks.crossing[row]]] = True
     if not waits.any():
         return np.arange(tasks.tasks)
     ends = np.diff(tasks.successor_offsets) == 0
@@ -229,7 +225,6 @@ def _tasks(
     """Return the fields of tasks and devices of the file."""
     hosts = tasks.servers
     kind, first, second = tasks.kind[kept], tasks.first[kept], tasks.second[kept]
-    quantity = tasks.size[kept]
     ids = np.zeros(tasks.tasks, dtype=np.int64)
     ids[kept] = np.arange(1, kept.size + 1)
     lists = [
@@ -251,10 +246,11 @@ def _tasks(
     pairs, pair_of = np.unique(first[moves] * hosts + second[moves], return_inverse=True)
     device = np.where(kind == TaskKind.COMPUTE, first + 1, 0)
     device[moves] = tasks.devices + 1 + pair_of
+    crosses = tasks.crossing[kept]
     idle: list[int] = []  # servers of the barriers' own devices
     for task in np.flatnonzero(kind == TaskKind.ALLREDUCE).tolist():
         group = tasks.groups[first[task]]
-        if (len(group) == 1 and lists[task]) or (len(group) > 1 and not quantity[task]):
+        if not crosses[task] and (len(group) > 1 or lists[task]):
             # Nothing can follow an AllReduce, but a task that takes as long on a device of its own.
             types[task] = FbufTask.BARRIER
             idle.append(group[0])
@@ -262,9 +258,9 @@ def _tasks(
         else:
             lists[task] = list(rings[group][0] if len(group) > 1 else group)
 
-    runtime = np.where(kind == TaskKind.COMPUTE, quantity, tasks.delay[kept])
-    runtime[moves] = quantity[moves] / rate
-    amount = np.where(kind == TaskKind.COMPUTE, 0.0, quantity)
+    runtime = np.where(kind == TaskKind.COMPUTE, tasks.size[kept], tasks.delay[kept])
+    runtime[moves] = tasks.size[kept][moves] / rate
+    amount = np.where(kind == TaskKind.COMPUTE, 0.0, tasks.size[kept])
     if amount.max(initial=0.0) >= _MOST_BYTES:
         raise InputError(f"a task moves {amount.max():g} bytes; a .fbuf file holds below 2^63")
     # Rounding must not make a transfer of nothing.
