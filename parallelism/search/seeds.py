@@ -62,6 +62,38 @@ def on_tables_of(space: StrategySpace, tables: Strategy, others: Strategy) -> St
     return others.replace([(index, tables.configs[index]) for index, op in operators if op.sparse])
 
 
+def narrow_first(space: StrategySpace, tables: Strategy, cuts: int) -> Iterator[Strategy]:
+    """Yield data parallelism on some servers up to an operator, and on all from there on.
+
+    Where gradients take longer than the passes, few servers, or one, have the first operators:
+    the last ones' gradients, which come first, are summed while the backward pass goes on.
+
+    Parameters
+    ----------
+    space : StrategySpace
+    tables : Strategy
+        Where its embedding tables are.
+    cuts : int
+        Operators at which all servers may begin, evenly spread; the end of the model is one.
+
+    Returns
+    -------
+    iterator of Strategy
+    """
+    wide = data_parallel(space)
+    whole: Region = tuple(range(len(wide.configs)))
+    dense = [i for i in whole if not space.graph.operators[i].sparse]
+    fewer = {s for i in dense for s, p, _ in space.degrees(i) if p == 1 and s < space.servers}
+    for size in sorted(fewer):
+        for contiguous in (False, True) if size > 1 else (False,):
+            narrow = list(wide.configs)
+            few = space.placed(size, 1, Mode.OUTPUT, contiguous=contiguous)
+            place_region(space, narrow, whole, few)
+            for cut in _cut(whole, cuts)[1:]:
+                configs = (*narrow[:cut], *wide.configs[cut:])
+                yield on_tables_of(space, tables, Strategy(configs))
+
+
 def streams(regions: Regions) -> tuple[Region, Region] | None:
     """Return the two biggest parts of a model that only one of two first operators leads to.
 

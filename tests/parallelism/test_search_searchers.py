@@ -17,11 +17,16 @@ from parallelism.search.forest import SplitCosts, least
 from parallelism.search.local import BOUNDARIES, LocalSearch
 from parallelism.search.mcmc import Acceptance
 from parallelism.search.moves import assign, propose_region, transpose
-from parallelism.search.named import data_parallel
+from parallelism.search.named import data_parallel, hybrid
 from parallelism.search.partition import partitions
 from parallelism.search.portfolio import Portfolio
 from parallelism.search.regions import Regions
-from parallelism.search.seeds import placed_degrees, streams_on_halves, widening_branches
+from parallelism.search.seeds import (
+    narrow_first,
+    placed_degrees,
+    streams_on_halves,
+    widening_branches,
+)
 from parallelism.search.size import space_size
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy, check_legal
@@ -256,6 +261,36 @@ def test_widening_branches_begin_on_one_block_and_go_on_on_others():
     assert kinds == {(4, 4), (4, 8), (4, 16), (8, 16), (4, 4, 16), (4, 8, 16)}
     # As many blocks as branches leave nothing over.
     assert not list(widening_branches(StrategySpace(graph, 5, 5 * 256), regions, lambda *a: 1.0, 4))
+
+
+@pytest.mark.parametrize("cuts", [17, 100])
+def test_narrow_first_begins_on_some_servers_and_goes_on_on_all(cuts):
+    graph = get_model("dlrm-16")
+    space = StrategySpace(graph, 12, 12 * 64)
+    tables, wide = hybrid(space), data_parallel(space)
+    found = list(narrow_first(space, tables, cuts))
+    sizes = set()
+    for strategy in found:
+        check_legal(graph, strategy, 12, space.batch)
+        dense = []
+        for index, (op, config) in enumerate(zip(graph.operators, strategy.configs, strict=True)):
+            if op.sparse:
+                assert config == tables.configs[index]
+            else:
+                dense.append(config)
+        few = dense[0]
+        narrow = list(itertools.takewhile(lambda config, few=few: config == few, dense))
+        assert few.parameter == 1 and few.sample < 12
+        assert dense[len(narrow) :] == [wide.configs[0]] * (len(dense) - len(narrow))
+        sizes.add((few.servers, len(narrow)))
+    # One server, and two, three, four or six that are beside each other or not; any of the dense
+    # operators may be the last on them where there are cuts enough.
+    assert len({servers for servers, _ in sizes}) == 1 + 2 * 4
+    ends = {end for _, end in sizes}
+    count = sum(not op.sparse for op in graph.operators)
+    assert max(ends) == count
+    if cuts == 100:
+        assert ends == set(range(1, count + 1))
 
 
 def test_streams_on_halves_use_both_halves_and_are_legal():

@@ -5,6 +5,7 @@ topologies built for them.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -14,6 +15,7 @@ from parallelism.search.forest import least
 from parallelism.search.named import named_strategies
 from parallelism.search.partition import partitions
 from parallelism.search.seeds import (
+    narrow_first,
     on_tables_of,
     placed_degrees,
     streams_on_halves,
@@ -31,7 +33,9 @@ from topoopt.search.driver import make_rounds, round_steps
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
 from topoopt.search.joint_moves import promising
+from topoopt.search.result import SearchResult
 from topoopt.search.search_state import SearchState
+from topoopt.search.starts import USUAL
 from topoopt.search.steps import SPLITS_GAIN, Deadline, Round, Search, stay, timed
 from topoopt.search.yielding import measured_yielding
 
@@ -65,6 +69,8 @@ _SLICED = 4
 _WORTH_PACKETS = 1.03
 # How many of the best named ones are tried with the tables of the best start.
 _MIXED = 5
+# Operators up to which some servers alone may work, and how many of such strategies are wired.
+_NARROW_CUTS, _NARROW_WIRED = 17, 4
 # Weights of device time against link-bytes in the additive costs.
 _WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 
@@ -103,9 +109,13 @@ def wired_population(
         return []
     candidates = [(r.pair.time, r.pair.strategy) for r in rounds] + starts
     try:
+        narrow = []
+        if not search.threaded:
+            narrow = _narrow_first(search, result, pairs)
         if search.moves_by_packets:
-            pairs = _weighed(search, state, candidates, pairs)
-        return _wired(search, state, candidates, widened, pairs)
+            pairs = _weighed(search, state, candidates, narrow, pairs)
+        first = [(score(pair.strategy), pair.strategy) for pair in narrow]
+        return _wired(search, state, first, candidates, widened, pairs)
     except KeyboardInterrupt:
         result.interrupted = True
         return []
@@ -289,8 +299,24 @@ def _traded(search: Search) -> list[Strategy]:
     return found
 
 
+def _narrow_first(search: Search, result: SearchResult, pairs: list[Pair]) -> list[Pair]:
+    """Return the best strategies that begin on some servers and go on on all of them.
+
+    An ideal switch, on which nothing is forwarded, has others before them. So they are sought on
+    the wiring of a usual strategy, whose rings serve their gradients.
+    """
+    space = search.space
+    host = next((pair for pair in pairs if pair.origin in USUAL), pairs[0])
+    score = Scorer(search.problem, host.fabric)
+    found = narrow_first(space, pairs[0].strategy, _NARROW_CUTS)
+    fitting = filter(search.problem.fits, dict.fromkeys(map(space.intern, found)))
+    best = promising(score, fitting, pairs[0].time, _NARROW_WIRED)
+    result.work += score.work
+    return [replace(host, strategy=s, time=time, origin="search") for time, s in best]
+
+
 def _weighed(
-    search: Search, state: SearchState, candidates: _Timed, pairs: list[Pair]
+    search: Search, state: SearchState, candidates: _Timed, narrow: list[Pair], pairs: list[Pair]
 ) -> list[Pair]:
     """Let packet trains say how much transfers yield; return the starting pairs with that score."""
     result = state.result
@@ -303,7 +329,8 @@ def _weighed(
                 yield pair
 
     # Its work is not counted: where wirings are expensive it would leave none for the rounds.
-    search.yielding = measured_yielding(search.problem, wired())
+    # Those that begin narrow have both gradients and messages, which others may not have.
+    search.yielding = measured_yielding(search.problem, wired(), narrow)
     pairs = sorted(timed(search.sought, pairs, result), key=lambda pair: pair.time)
     result.best = pairs[0]
     result.others = finalists(pairs, search.method.spacing, search.kept)
@@ -311,16 +338,18 @@ def _weighed(
 
 
 def _wired(
-    search: Search, state: SearchState, candidates: _Timed, widened: _Timed, pairs: list[Pair]
-) -> list[Pair]:
-    """Wire candidates, fastest on the ideal switch first; return the best pairs of all."""
+    search: Search, state: SearchState, first: _Timed, candidates: _Timed, widened: _Timed,
+    pairs: list[Pair],
+) -> list[Pair]:  # fmt: skip
+    """Wire some, then candidates from the fastest on the ideal switch; return the best pairs."""
     chains, servers, result = search.options.chains, search.cluster.servers, state.result
     order = sorted(range(len(candidates)), key=lambda c: (candidates[c][0], c))
     near = _NEAR * candidates[order[0]][0]
     found, seen = list(pairs), {pair.strategy for pair in pairs}
     hopeful = [candidates[c][1] for c in order if candidates[c][0] <= near]
     most = _FEW_WIRED if search.problem.spares else _WIRED * chains
-    chosen = [s for s in dict.fromkeys(hopeful) if s not in seen][:most]
+    hopeful = [strategy for _, strategy in first] + hopeful
+    chosen = [s for s in dict.fromkeys(hopeful) if s not in seen][: most + len(first)]
     seen |= set(chosen)
 
     def wire(strategy: Strategy, limit: float, allowed: float) -> tuple[Pair | None, float]:
@@ -337,7 +366,7 @@ def _wired(
     def fastest(wired: list[Pair]) -> float:
         return min(pair.time for pair in wired)
 
-    ideal = {strategy: time for time, strategy in (*reversed(candidates), *widened)}
+    ideal = {strategy: time for time, strategy in (*reversed(candidates), *widened, *first)}
     gains = Gains(search.effort.least_gain, search.effort.least_work)
     gains.note(result.work, fastest(found))
 

@@ -26,7 +26,9 @@ _SIMULATED, _APART = 2, 0.01
 _NEAR = 0.1
 
 
-def measured_yielding(problem: Problem, pairs: Iterable[Pair]) -> float:
+def measured_yielding(
+    problem: Problem, pairs: Iterable[Pair], others: Iterable[Pair] = ()
+) -> float:
     """Return how much transfers yield, from packet trains of the first two pairs.
 
     Parameters
@@ -34,6 +36,8 @@ def measured_yielding(problem: Problem, pairs: Iterable[Pair]) -> float:
     problem : Problem
     pairs : iterable of Pair
         The best first; made only as long as more are needed.
+    others : iterable of Pair
+        Of which the first two say it where the fluid times of neither of those differ.
 
     Returns
     -------
@@ -41,17 +45,22 @@ def measured_yielding(problem: Problem, pairs: Iterable[Pair]) -> float:
         A weight as in `topoopt.evaluate.problem.Problem`: the mean of those that explain the
         packet times; `YIELDING` where the two fluid times of no pair differ.
     """
-    weights: list[float] = []
-    for pair in islice(pairs, _SIMULATED):
-        scorer = Scorer(problem.scored(0.0), pair.fabric)
-        tasks = problem.family.build(pair.strategy)
-        fluid, late = scorer.timed(tasks), scorer.simulate(tasks, transfers_yield=True)
-        if late > fluid * (1.0 + _APART):
-            share = (packet_time(problem, pair) - fluid) / (late - fluid)
-            weights.append(float(np.clip(share, 0.0, 1.0)))
+    weights = _weights(problem, pairs) or _weights(problem, others)
     if not weights:
         return YIELDING
     weight = float(np.mean(weights))
     if weight < _NEAR:
         return 0.0
     return 1.0 if weight > 1.0 - _NEAR else weight
+
+
+def _weights(problem: Problem, pairs: Iterable[Pair]) -> list[float]:
+    found: list[float] = []
+    for pair in islice(pairs, _SIMULATED):
+        scorer = Scorer(problem.scored(0.0), pair.fabric)
+        tasks = problem.family.build(pair.strategy)
+        fluid, late = scorer.timed(tasks), scorer.simulate(tasks, transfers_yield=True)
+        if late > fluid * (1.0 + _APART):
+            share = (packet_time(problem, pair) - fluid) / (late - fluid)
+            found.append(float(np.clip(share, 0.0, 1.0)))
+    return found
