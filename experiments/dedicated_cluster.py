@@ -8,7 +8,7 @@ from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of, pl
 from topoopt.experiment.published import FAT_TREE_TREND, FAT_TREE_TREND_SOURCE
 from topoopt.problem.options import SearchOptions
 
-# The co-designed fabric, and names of `topoopt.fabrics.baselines` that it is compared with.
+# The co-designed fabric, and names of `topoopt.baselines.baselines` that it is compared with.
 FABRICS = (
     "topoopt",
     "ideal-switch",

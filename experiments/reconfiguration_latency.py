@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from topoopt import Cluster, Job, co_optimize, models
+from topoopt.baselines.baseline import BaselineFabric
+from topoopt.baselines.baselines import baseline_fabric
 from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of
-from topoopt.fabrics.baseline import BaselineFabric
-from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices
 from topoopt.problem.reconfiguration import Reconfiguration

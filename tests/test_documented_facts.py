@@ -21,11 +21,11 @@ from routing.paths import USUAL_PATHS, USUAL_SLACK, ecmp_routes
 from routing.routed import Method
 from topoopt.bandwidth.model.builtin import WORKLOAD_NAMES as WORKLOADS
 from topoopt.base.engine import LOCAL
+from topoopt.baselines.baselines import BASELINES
 from topoopt.cli.app import app
 from topoopt.codesign.designs import Design
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
-from topoopt.fabrics.baselines import BASELINES
 from topoopt.problem import options, schedule
 from topoopt.problem.cluster import MAX_DEGREE, MAX_SERVERS
 from topoopt.problem.effort import EFFORTS

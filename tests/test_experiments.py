@@ -14,8 +14,8 @@ import pytest
 
 from codesign_base import InputError
 from parallelism.models import PRESETS
+from topoopt.baselines.baselines import BASELINES
 from topoopt.experiment import run_experiment
-from topoopt.fabrics.baselines import BASELINES
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 SCRIPTS = sorted(EXPERIMENTS.glob("*.py"))

@@ -83,7 +83,7 @@ def assert_valid(plan):
 @lru_cache(maxsize=1)
 def shared_plan():
     """Return a plan with rings, transfers, table placements and all baselines."""
-    from topoopt.fabrics.baselines import BASELINES
+    from topoopt.baselines.baselines import BASELINES
 
     return solve(small_dlrm(), 4, method="alternating", baselines=BASELINES)
 

@@ -63,8 +63,8 @@ def compare_command(
     from topoopt.codesign.ahead import compiling_ahead
 
     context.with_resource(compiling_ahead(plans_layouts(model, given)))
+    from topoopt.baselines.baselines import BASELINES
     from topoopt.codesign.comparison import compare
-    from topoopt.fabrics.baselines import BASELINES
     from topoopt.problem.reconfiguration import Reconfiguration
 
     names = BASELINES if fabrics == "paper" else tuple(n.strip() for n in fabrics.split(","))

@@ -9,10 +9,10 @@ from typing import Any
 from routing.routes import tabled
 from topoopt.base.freed import give_back
 from topoopt.base.side_by_side import Beside
+from topoopt.baselines.baseline import BaselineFabric
 from topoopt.evaluate.problem import Problem
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import AnyFabric
-from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.plan.recorded import reconfiguration_record
 from topoopt.plan.records import Baseline
 from topoopt.search.confirm import NO_PACKET_TIME, packet_times_on, states_packets

@@ -15,9 +15,9 @@ from topoopt.base.display import displayed
 from topoopt.base.frames import frame, new_axes
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.text import dollars, table_lines
+from topoopt.baselines.baseline import BaselineFabric
+from topoopt.baselines.baselines import BASELINES, every_fabric, file_fabric, is_network_file
 from topoopt.codesign.solve import co_optimize
-from topoopt.fabrics.baseline import BaselineFabric
-from topoopt.fabrics.baselines import BASELINES, every_fabric, file_fabric, is_network_file
 from topoopt.plan.plan import Plan
 from topoopt.plan.records import Timed
 from topoopt.plan.summary import bounded_noun, has_schedule, parallelization_text
@@ -242,9 +242,9 @@ def compare(
     options : SearchOptions, optional
         How to search.
     fabrics : iterable of str or path, or "all"
-        Names that `topoopt.fabrics.baselines.baseline_fabric` knows, and network files (node-link
+        Names that `topoopt.baselines.baselines.baseline_fabric` knows, and network files (node-link
         JSON or GraphML) of as many servers, whose cost is not known. "all": every fabric of
-        `topoopt.fabrics.baselines.ALL_BASELINES` that these servers and ports can build; the
+        `topoopt.baselines.baselines.ALL_BASELINES` that these servers and ports can build; the
         result says why the others are left out.
     seed : int
     prices : PriceTable, optional

@@ -15,6 +15,7 @@ from topoopt.base.progress import ProgressCallback
 from topoopt.base.second import Second, second_process
 from topoopt.base.side_by_side import Beside
 from topoopt.base.version import installed_version
+from topoopt.baselines.baselines import baseline_fabrics
 from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import AnyFamily
 from topoopt.bounds.gap import how, plan_bounds
@@ -34,7 +35,6 @@ from topoopt.evaluate.schedule_search import (
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.used_pairs import recorded_routes
-from topoopt.fabrics.baselines import baseline_fabrics
 from topoopt.plan.plan import Plan
 from topoopt.plan.recorded import (
     bound_record,

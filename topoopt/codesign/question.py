@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from topoopt.base.version import package_hash
-from topoopt.fabrics.baseline import BaselineFabric
+from topoopt.baselines.baseline import BaselineFabric
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions

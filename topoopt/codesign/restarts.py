@@ -17,9 +17,9 @@ from topoopt.base.calls import Call
 from topoopt.base.engine import LOCAL, check_engine, run_jobs
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.baselines.baseline import BaselineFabric
 from topoopt.codesign.once import optimize_once
 from topoopt.codesign.question import PlanQuestion
-from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.plan.plan import Plan, parse_plan
 from topoopt.plan.records import Baseline
 from topoopt.problem.seeds import restart_seed

@@ -6,11 +6,11 @@ from pathlib import Path
 from codesign_base import InputError
 from codesign_base.arguments import check_called, check_kind, check_path, several
 from topoopt.base.progress import ProgressCallback
+from topoopt.baselines.baseline import BaselineFabric
+from topoopt.baselines.baselines import usual_baselines
 from topoopt.codesign.once import optimize_once
 from topoopt.codesign.question import PlanQuestion
 from topoopt.codesign.restarts import co_optimize_with_restarts
-from topoopt.fabrics.baseline import BaselineFabric
-from topoopt.fabrics.baselines import usual_baselines
 from topoopt.plan.plan import Plan
 from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
 from topoopt.problem.job import Job
@@ -49,9 +49,9 @@ def co_optimize(
     seed : int
         The same seed and options give the same plan.
     baselines : iterable of str or BaselineFabric, optional
-        Fabrics to compare with: names that `topoopt.fabrics.baselines.baseline_fabric` knows, or
+        Fabrics to compare with: names that `topoopt.baselines.baselines.baseline_fabric` knows, or
         fabrics of your own (which are not part of the plan file, so that `verify_plan` cannot
-        check their times). By default `topoopt.fabrics.baselines.usual_baselines`.
+        check their times). By default `topoopt.baselines.baselines.usual_baselines`.
     prices : PriceTable, optional
         Component prices; the default table otherwise.
     checkpoint : path, optional

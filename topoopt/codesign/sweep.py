@@ -14,9 +14,9 @@ from topoopt.base.calls import Call
 from topoopt.base.engine import run_jobs
 from topoopt.base.frames import frame
 from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.baselines.baselines import usual_baselines
 from topoopt.codesign.question import PlanQuestion
 from topoopt.codesign.solve import co_optimize
-from topoopt.fabrics.baselines import usual_baselines
 from topoopt.plan.plan import Plan, load_plan
 from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
 from topoopt.problem.job import Job

@@ -9,6 +9,8 @@ from codesign_base import InfeasibleError
 from codesign_base.arrays import Floats
 from parallelism.family import Family
 from parallelism.taskgraph import TaskGraph
+from topoopt.baselines.baseline import BaselineFabric
+from topoopt.baselines.baselines import baseline_fabrics
 from topoopt.bounds.bounds import Bound, strategy_bound
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.evaluate.pair import Pair
@@ -16,8 +18,6 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
-from topoopt.fabrics.baseline import BaselineFabric
-from topoopt.fabrics.baselines import baseline_fabrics
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
 from topoopt.problem.seeds import checked_seed

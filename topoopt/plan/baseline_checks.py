@@ -6,9 +6,9 @@ from typing import Any
 from codesign_base import InputError
 from parallelism.operator_family import OperatorFamily
 from parallelism.strategy import Strategy
+from topoopt.baselines.baselines import baseline_fabric
 from topoopt.evaluate.baseline_scores import Took, baseline_scorer, in_other_buckets
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.plan.arithmetic import SIMULATED, require_same
 from topoopt.plan.parallelization_checks import check_origin, check_record, named_of
 from topoopt.plan.plan import Plan

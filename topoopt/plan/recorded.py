@@ -6,13 +6,13 @@ from typing import Literal, cast
 
 from codesign_base.counted import counted
 from routing.network import Network
+from topoopt.baselines.baselines import PLAN_BASELINES, usual_baselines
 from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.schedule_search import Scheduled
 from topoopt.evaluate.scheduling import MOST_CROSSINGS, MOST_TRANSFERS, NEAR
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabric.windowed import WindowedCircuits
-from topoopt.fabrics.baselines import PLAN_BASELINES, usual_baselines
 from topoopt.plan.records import (
     Baseline,
     BoundRecord,

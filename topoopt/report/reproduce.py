@@ -14,7 +14,7 @@ from parallelism.transformers.implementation import STACKS, Implementation
 from parallelism.transformers.load import is_transformer, load_transformer
 from parallelism.transformers.presets import TRANSFORMERS
 from parallelism.transformers.records import LayoutQuestion
-from topoopt.fabrics.baselines import PLAN_BASELINES
+from topoopt.baselines.baselines import PLAN_BASELINES
 from topoopt.plan.plan import Plan
 from topoopt.problem.job import MEMORY_RESERVE, USUAL_ACCELERATOR, USUAL_GPUS, nvlink_server
 from topoopt.problem.options import Improvements

@@ -18,6 +18,7 @@ from parallelism.operator_family import OperatorFamily
 from parallelism.taskgraph import TaskGraph
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.side_by_side import in_twos
+from topoopt.baselines.baseline import BaselineFabric
 from topoopt.evaluate.least_times import busiest
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
@@ -28,7 +29,6 @@ from topoopt.fabric.packets import expected_events, run_packets
 from topoopt.fabric.represented import whole_tasks
 from topoopt.fabric.rounding import ROUNDED_UP
 from topoopt.fabric.transport import Transport
-from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.seeds import SEEDS
 

@@ -11,12 +11,12 @@ from parallelism.transformers.placement import Placement
 from parallelism.transformers.text import layout_text
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.second import Second, Task
+from topoopt.baselines.baseline import BaselineFabric
 from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabric.reconfigurable import AnyFabric
-from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.problem.effort import EFFORTS
 from topoopt.search.crossed import crossed
 from topoopt.search.finalists import FINALISTS, finalists

@@ -15,6 +15,7 @@ from parallelism.builder_rows import PortLoad
 from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
 from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.baselines.baseline import BaselineFabric
 from topoopt.evaluate.baseline_scores import Took, baseline_scorer, in_other_buckets
 from topoopt.evaluate.least_times import sent_seconds
 from topoopt.evaluate.pair import Pair
@@ -22,7 +23,6 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import MOST_MOVES, Scorer, moves_too_often, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter
-from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import fastest_in_packets, packet_times_in_turn, screened
 from topoopt.search.finalists import finalists

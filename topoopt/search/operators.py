@@ -3,11 +3,11 @@
 from parallelism.strategy import Strategy
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.side_by_side import in_twos
+from topoopt.baselines.baseline import BaselineFabric
 from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer, search_tolerance
-from topoopt.fabrics.baseline import BaselineFabric
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
 from topoopt.search.again import judged, one_path, search_again

@@ -12,8 +12,8 @@ from parallelism.taskgraph import Traffic
 from routing.paths import ecmp_link_bytes, ecmp_routes
 from routing.routes import Routes, tabled
 from topoopt.base.text import dollars, table_lines
+from topoopt.baselines.bill import Bill, network_bill
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabrics.bill import Bill, network_bill
 from topoopt.problem.prices import PriceTable
 from topoopt.problem.units import format_time
 from topoopt.studies.demand import total_demand
@@ -64,7 +64,7 @@ def topology_report(
     traffic : Traffic, optional
         By default the same from every server to every other.
     layer, fibre_usd
-        See `topoopt.fabrics.bill.network_bill`.
+        See `topoopt.baselines.bill.network_bill`.
 
     Returns
     -------

@@ -11,7 +11,7 @@ from cli_runs import FAST, inside, refused, topoopt
 from small_plans import shared_document, shared_plan
 
 import topoopt as to
-from topoopt.fabrics.baselines import ALL_BASELINES
+from topoopt.baselines.baselines import ALL_BASELINES
 from topoopt.formats.traffic import load_traffic
 from topoopt.plan.rebuild import rebuild
 from topoopt.topology.network_file import load_network

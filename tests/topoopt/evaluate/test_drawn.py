@@ -6,6 +6,7 @@ import pytest
 from parallelism.models import get_model
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
+from topoopt.baselines.baselines import baseline_fabric
 from topoopt.evaluate import drawn
 from topoopt.evaluate.drawn import drawn_topologies
 from topoopt.evaluate.problem import Problem
@@ -13,7 +14,6 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.rings import default_rings, ring_loads
-from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions

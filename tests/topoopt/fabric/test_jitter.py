@@ -6,9 +6,9 @@ from fabric_oracle import circulant, star
 
 from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
+from topoopt.baselines.baselines import baseline_fabric
 from topoopt.fabric import IDEAL, PACKETS, Fabric, Transport, jittered, score
 from topoopt.fabric.jitter import AMPLITUDE
-from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import default_prices
 from topoopt.topology.fabrics import fat_tree

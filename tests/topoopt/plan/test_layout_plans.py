@@ -21,13 +21,13 @@ from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.schedules import schedule_of
 from routing import routes as routes_module
+from topoopt.baselines.baselines import baseline_fabric
 from topoopt.bounds.everything import everything_bound, wirings_of
 from topoopt.bounds.layouts import layout_bound, passes_bound, tightened_bound
 from topoopt.evaluate import problem as problem_module
 from topoopt.evaluate.problem import Problem
 from topoopt.fabric import Fabric
 from topoopt.fabric.simulate import score
-from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.job import nvlink_server
 from topoopt.problem.prices import default_prices
 from topoopt.search.survey import diverse, survey

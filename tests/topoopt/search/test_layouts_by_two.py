@@ -9,9 +9,9 @@ from small_transformers import MIXTRAL
 
 import topoopt as to
 from topoopt.base.second import Second, second_process
+from topoopt.baselines.baselines import baseline_fabrics
 from topoopt.codesign import once
 from topoopt.evaluate.problem import Problem
-from topoopt.fabrics.baselines import baseline_fabrics
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices
 from topoopt.search import placed_times

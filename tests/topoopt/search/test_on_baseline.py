@@ -9,12 +9,12 @@ from small_plans import small_dlrm
 import topoopt as to
 from parallelism.search.named import named_strategies
 from routing import routes as routes_module
+from topoopt.baselines.baselines import baseline_fabric
 from topoopt.codesign.once import search_of
 from topoopt.evaluate import scoring
 from topoopt.evaluate.baseline_scores import Took
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer
-from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices
 from topoopt.search import on_baseline

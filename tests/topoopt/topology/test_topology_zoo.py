@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from codesign_base import InputError
 from routing.network import Network
 from routing.paths import ecmp_routes, hop_distances
-from topoopt.fabrics.bill import equal_cost_bandwidth, network_bill
+from topoopt.baselines.bill import equal_cost_bandwidth, network_bill
 from topoopt.problem.prices import (
     default_prices,
     direct_connect_cost,

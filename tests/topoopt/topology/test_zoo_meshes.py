@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from codesign_base import InputError
 from routing.paths import ecmp_routes, hop_distances
-from topoopt.fabrics.bill import network_bill
+from topoopt.baselines.bill import network_bill
 from topoopt.problem.prices import default_prices
 from topoopt.topology.zoo.hamming_mesh import hamming_mesh
 from topoopt.topology.zoo.products import torus

@@ -11,9 +11,9 @@ from parallelism.taskgraph import TaskGraph
 from routing.network import Network
 from routing.paths import shortest_routes
 from routing.routes import Routes
+from topoopt.baselines.baselines import baseline_fabric
 from topoopt.evaluate.setting import setting
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.budget import Budget
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.options import SearchOptions
@@ -105,7 +105,7 @@ def shared_fabric(
     Raises
     ------
     InputError
-        If the name is unknown, or as `topoopt.fabrics.baselines.baseline_fabric`.
+        If the name is unknown, or as `topoopt.baselines.baselines.baseline_fabric`.
     """
     if name not in SHARED_FABRICS:
         raise InputError(f"shared fabric is {name!r}; choose {', '.join(SHARED_FABRICS)}")

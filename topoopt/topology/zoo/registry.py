@@ -81,7 +81,7 @@ class BuiltFabric:
     degree : int
         Ports of a server in use, at most.
     forwarders : int
-        Nodes by which servers forward; see `topoopt.fabrics.bill.network_bill`.
+        Nodes by which servers forward; see `topoopt.baselines.bill.network_bill`.
     rings : tuple of Ring
         AllReduce rings that are wired.
     bidirectional : bool

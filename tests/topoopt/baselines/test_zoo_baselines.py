@@ -10,9 +10,9 @@ from small_plans import assert_valid, small_dlrm, solve
 
 import topoopt as to
 from codesign_base import InputError
-from topoopt.fabrics.baselines import ALL_BASELINES, baseline_fabric, every_fabric
-from topoopt.fabrics.zoo_baselines import zoo_fabric
-from topoopt.fabrics.zoo_names import ZOO, even_grid
+from topoopt.baselines.baselines import ALL_BASELINES, baseline_fabric, every_fabric
+from topoopt.baselines.zoo_baselines import zoo_fabric
+from topoopt.baselines.zoo_names import ZOO, even_grid
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.prices import default_prices, direct_connect_cost

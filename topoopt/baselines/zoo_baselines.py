@@ -11,12 +11,12 @@ from routing.merging import merge_equivalent_links
 from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes
+from topoopt.baselines.baseline import BaselineFabric
+from topoopt.baselines.bill import NO_LAYER, equal_cost_bandwidth, network_bill
+from topoopt.baselines.zoo_names import GPUS, Entry, entry_of
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.rings import Rings, default_rings, ring_loads
-from topoopt.fabrics.baseline import BaselineFabric
-from topoopt.fabrics.bill import NO_LAYER, equal_cost_bandwidth, network_bill
-from topoopt.fabrics.zoo_names import GPUS, Entry, entry_of
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel
 from topoopt.problem.prices import PriceTable, direct_connect_cost
@@ -32,7 +32,7 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Ba
     Parameters
     ----------
     name : str
-        As `topoopt.fabrics.zoo_names.entry_of` reads it.
+        As `topoopt.baselines.zoo_names.entry_of` reads it.
     cluster : Cluster
         Sets servers, ports and the price.
     prices : PriceTable
@@ -53,8 +53,8 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Ba
 
     Notes
     -----
-    All links get the same factor, such that the network's bill (`topoopt.fabrics.bill`) is what the
-    co-designed fabric costs. Direct wirings go through patch panels, as that does, unless their
+    All links get the same factor, such that the network's bill (`topoopt.baselines.bill`) is what
+    the co-designed fabric costs. Direct wirings go through patch panels, as that does, unless their
     entry or name says otherwise. Traffic takes all shortest paths.
 
     An AllReduce over all servers of a direct wiring runs on edge-disjoint Hamiltonian cycles

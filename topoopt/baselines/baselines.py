@@ -12,11 +12,11 @@ from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.rotation import least_rotation
 from routing.routes import Routes
+from topoopt.baselines.baseline import BaselineFabric
+from topoopt.baselines.reconfiguration import reconfigurable_fabric
+from topoopt.baselines.zoo_baselines import zoo_fabric
+from topoopt.baselines.zoo_names import ZOO, is_zoo_name
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabrics.baseline import BaselineFabric
-from topoopt.fabrics.reconfiguration import reconfigurable_fabric
-from topoopt.fabrics.zoo_baselines import zoo_fabric
-from topoopt.fabrics.zoo_names import ZOO, is_zoo_name
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import (
     PriceTable,
@@ -61,7 +61,7 @@ def baseline_fabric(
     ----------
     name : str
         One of `ALL_BASELINES`, or a name of the zoo with parameters (see
-        `topoopt.fabrics.zoo_names.entry_of`).
+        `topoopt.baselines.zoo_names.entry_of`).
     cluster : Cluster
         Sets the servers, and the cost to match: that of the direct-connect fabric.
     prices : PriceTable

@@ -13,10 +13,10 @@ from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.transformers.choices import Choices
+from topoopt.baselines.baselines import baseline_fabric, baseline_fabrics
 from topoopt.evaluate.least_times import busiest
 from topoopt.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
-from topoopt.fabrics.baselines import baseline_fabric, baseline_fabrics
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan

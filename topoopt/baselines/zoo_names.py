@@ -8,7 +8,7 @@ from typing import Any
 from codesign_base import InputError
 from codesign_base.counted import counted
 from codesign_base.whole_numbers import divisors
-from topoopt.fabrics.bill import NO_LAYER
+from topoopt.baselines.bill import NO_LAYER
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import LAYERS
 
