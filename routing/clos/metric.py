@@ -27,6 +27,7 @@ from routing.clos.flows import ClosFlows
 from routing.clos.paths import clos_paths
 
 TOLERANCE = 1e-9
+"""Relative difference of two speeds that counts as none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,24 +131,22 @@ def evaluate_paths(paths: ClosPaths, flows: ClosFlows, way: SmallInts) -> Effici
     return Efficiency(flows.jobs, state.speed.copy(), state.max_load)
 
 
-def compare_vectors(left: Floats, right: Floats, tolerance: float = TOLERANCE) -> int:
+def compare_vectors(left: Floats, right: Floats) -> int:
     """Compare two efficiency vectors lexicographically.
 
     Parameters
     ----------
     left, right : float64 arrays, shape (jobs,)
         Ascending.
-    tolerance : float, default 1e-9
-        Relative difference that counts as none.
 
     Returns
     -------
     int
-        1 if the left is better, -1 if the right is, 0 if they are equal.
+        1 if the left is better, -1 if the right is, 0 if no job differs by more than `TOLERANCE`.
     """
     if left.shape != right.shape:
         raise InputError(f"vectors of {left.size} and {counted(right.size, 'job')} do not compare")
-    differ = np.abs(left - right) > tolerance * np.maximum(np.abs(left), np.abs(right))
+    differ = np.abs(left - right) > TOLERANCE * np.maximum(np.abs(left), np.abs(right))
     if not differ.any():
         return 0
     first = int(np.argmax(differ))

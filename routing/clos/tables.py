@@ -3,8 +3,8 @@
 *Hash model.* A ToR forwards a RoCE v2 packet to one of its live spines towards the destination
 ToR, in ascending order, by CRC-32 (IEEE 802.3, as in zlib) of 13 bytes, modulo their number:
 source address (4 bytes, big endian), destination address (4), protocol 17 (1), UDP source port
-(2), UDP destination port 4791 (2). Address of NIC n: `NIC_ADDRESS` + n. Switches differ; pass
-another `port_base` or rewrite the addresses where yours are others, and check on a real switch.
+(2), UDP destination port 4791 (2). Address of NIC n: `NIC_ADDRESS` + n. Switches differ:
+rewrite the addresses where yours are others, and check on a real switch.
 """
 
 import csv
@@ -61,9 +61,7 @@ def hash_packet(source_address: int, target_address: int, source_port: int) -> i
     return zlib.crc32(packet)
 
 
-def udp_source_ports(
-    clos: Clos, flows: ClosFlows, assignment: Assignment, port_base: int = FIRST_PORT
-) -> Ints:
+def udp_source_ports(clos: Clos, flows: ClosFlows, assignment: Assignment) -> Ints:
     """Return the first UDP source port of each flow that the hash model sends to its spine.
 
     Parameters
@@ -74,8 +72,6 @@ def udp_source_ports(
         What is sent, with NIC numbers.
     assignment : Assignment
         A live spine for every flow that leaves its ToR.
-    port_base : int, default 49152
-        First port to try, up to 65535.
 
     Returns
     -------
@@ -85,15 +81,13 @@ def udp_source_ports(
     Raises
     ------
     InputError
-        If flows have no NIC numbers, a spine is not live or the port is out of range.
+        If flows have no NIC numbers, or a spine is not live.
     InfeasibleError
-        If no port from `port_base` on gives a flow its spine.
+        If no port from `FIRST_PORT` on gives a flow its spine.
     """
     check_assignment(clos, flows, assignment.spine)
     if flows.source_nic is None or flows.target_nic is None:
         raise InputError("the flows have no NIC numbers, which the hash needs; give both NICs")
-    if not 1 <= port_base <= 65535:
-        raise InputError(f"port_base is {port_base}; choose one of 1..65535")
     live = clos.live(flows.source_tor, flows.target_tor)
     moving = np.flatnonzero(flows.crosses)
     spine = assignment.spine[moving]
@@ -110,7 +104,7 @@ def udp_source_ports(
     zero = hash_packet(0, 0, 0)
     fixed = _by_byte(flows.source_nic[moving] + NIC_ADDRESS, 0)
     fixed ^= _by_byte(flows.target_nic[moving] + NIC_ADDRESS, 4) ^ np.uint32(zero)
-    ports = np.arange(port_base, 65536)
+    ports = np.arange(FIRST_PORT, 65536)
     by_port = np.array([hash_packet(0, 0, int(p)) ^ zero for p in ports], dtype=np.uint32)
     found = np.full(flows.count, -1, dtype=np.int64)
     open_ = np.arange(moving.size)
@@ -125,8 +119,8 @@ def udp_source_ports(
     if open_.size:
         flow = int(moving[open_[0]])
         raise InfeasibleError(
-            f"no UDP source port from {port_base} on sends flow {flow} to spine "
-            f"{assignment.spine[flow]}; lower port_base"
+            f"no UDP source port from {FIRST_PORT} on sends flow {flow} to spine "
+            f"{assignment.spine[flow]}; write the table without ports"
         )
     return found
 

@@ -47,7 +47,7 @@ def study(instances):
         assert exact.optimal
         limit = evaluate(clos, flows, exact).vector
         assert compare_vectors(found.vector, limit) <= 0
-        optimal += compare_vectors(found.vector, limit, 1e-8) == 0
+        optimal += compare_vectors(found.vector, limit) == 0
         worst = max(worst, float((limit / found.vector).max()))
     return optimal / len(instances), worst
 
