@@ -32,7 +32,7 @@ from topoopt.bandwidth.model.workload import LayerWorkload
 from topoopt.bandwidth.model.workload_times import WorkloadTimes, workload_times
 from topoopt.bandwidth.solve.discrete import DiscreteSolution, solve_among
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
-from topoopt.bandwidth.solve.question import AllocationTerms, Question
+from topoopt.bandwidth.solve.question import Question
 from topoopt.bandwidth.solve.rates import parse_rates
 from topoopt.bandwidth.solve.solver import Solution
 
@@ -176,16 +176,15 @@ def allocate_bandwidth(
     times = [add_up(each_layers, question.loop) for each_layers in layers]
     n = network.dimensions
     listed = parse_rates(rates, n) if rates else None
-    terms = question.terms(network)
     combined, references = times[0], None
     if len(times) > 1 or weights is not None:
         if relative_to == RelativeTo.EQUAL:
             references = tuple(time.evaluate([100 * GBYTE] * n) for time in times)
         else:
             names = [job.name for job in jobs]
-            references = _least_times(names, times, replace(question, deadline=None), terms, listed)
+            references = _least_times(network, names, times, question, listed)
         combined = combine(times, weights, together, references)
-    problem = question.problem(compile_time(combined, n), terms)
+    problem = question.problem(network, compile_time(combined, n))
     solution, discrete = solve_among(problem, listed)
     equal = np.full(n, solution.bandwidth.sum() / n)
     reports = tuple(
@@ -200,18 +199,19 @@ def allocate_bandwidth(
 
 
 def _least_times(
+    network: MultiDimNetwork,
     names: Sequence[str],
     times: Sequence[Expr],
     question: Question,
-    terms: AllocationTerms,
     rates: tuple[Floats, ...] | None,
 ) -> tuple[float, ...]:
     """Return the seconds that each workload takes at the bandwidths that are best for it alone."""
-    fastest = replace(question, objective=AllocationObjective.TIME)
+    fastest = replace(question, objective=AllocationObjective.TIME, deadline=None)
     found = []
     for name, time in zip(names, times, strict=True):
         try:
-            alone, _ = solve_among(fastest.problem(compile_time(time, len(terms[0])), terms), rates)
+            problem = fastest.problem(network, compile_time(time, network.dimensions))
+            alone, _ = solve_among(problem, rates)
         except InputError as error:
             raise InputError(
                 f"workload {name!r} has no least time alone that its time could be relative to "

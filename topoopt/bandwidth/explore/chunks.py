@@ -15,7 +15,7 @@ from topoopt.bandwidth.model.time_model import compile_time
 from topoopt.bandwidth.solve.diagnose import starved
 from topoopt.bandwidth.solve.optimise import GAP, optimise
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
-from topoopt.bandwidth.solve.question import AllocationTerms, Question
+from topoopt.bandwidth.solve.question import Question
 from topoopt.bandwidth.solve.quick import largest_sum, quick_bound
 from topoopt.bandwidth.solve.solver import solve
 
@@ -95,7 +95,7 @@ class SearchSpace:
     keep: int
     prune: bool
     _ends: list[int] = field(default_factory=list)
-    _known: dict[MultiDimNetwork, AllocationTerms] = field(default_factory=dict)
+    _known: dict[MultiDimNetwork, AllocationProblem] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         total = 0
@@ -128,8 +128,8 @@ class SearchSpace:
         if shape not in self._known:
             if len(self._known) == _MOST_KNOWN:
                 self._known.clear()
-            self._known[shape] = self.question.terms(shape)
-        return self.question.problem(time, self._known[shape])
+            self._known[shape] = self.question.problem(shape, time)
+        return replace(self._known[shape], time=time)
 
 
 def problem_key(problem: AllocationProblem) -> bytes:

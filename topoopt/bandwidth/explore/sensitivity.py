@@ -82,7 +82,7 @@ def sensitivity(answer: Allocation, changes: Sequence[float] = CHANGES) -> tuple
         for change in changes:
             prices = _repriced(answer.question.prices, level, field, 1 + change)
             own = replace(answer.question, cost=prices, npu_cost=None)
-            asked = own.problem(problem.time, own.terms(answer.network))
+            asked = own.problem(answer.network, problem.time)
             found.append(_solved(name, change, asked, answer))
     return tuple(found)
 

@@ -5,16 +5,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from codesign_base import InputError
-from codesign_base.arrays import Floats
 from topoopt.bandwidth.model.collectives import PartialGroups
 from topoopt.bandwidth.model.cost import CostModel, cost_coefficients, default_cost
 from topoopt.bandwidth.model.loops import Loop, TrainingLoop
 from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.time_model import TimeModel
-from topoopt.bandwidth.solve.constraints import Constraints, budget_constraint, parse_constraints
+from topoopt.bandwidth.solve.constraints import budget_constraint, parse_constraints
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
-
-AllocationTerms = tuple[Floats, float, Constraints]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +69,9 @@ class Question:
         prices = default_cost() if self.cost is None else self.cost
         return prices if self.npu_cost is None else replace(prices, npu=self.npu_cost)
 
-    def terms(self, network: MultiDimNetwork) -> AllocationTerms:
-        """Return dollars per byte/s of each dimension, fixed dollars, and the constraints."""
+    def problem(self, network: MultiDimNetwork, time: TimeModel) -> AllocationProblem:
+        """Return the problem as arrays, of a network and its times."""
         cost = cost_coefficients(network, self.prices)
         fixed = self.prices.npu * network.npus
-        return cost, fixed, parse_constraints(self.texts, network.dimensions, cost, fixed)
-
-    def problem(self, time: TimeModel, terms: AllocationTerms) -> AllocationProblem:
-        """Return the problem as arrays, of a network's times and `terms`."""
-        return AllocationProblem(time, *terms, self.objective, self.deadline)
+        constraints = parse_constraints(self.texts, network.dimensions, cost, fixed)
+        return AllocationProblem(time, cost, fixed, constraints, self.objective, self.deadline)
