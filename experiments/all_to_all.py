@@ -7,13 +7,13 @@ import numpy as np
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
 from topoopt.baselines.baselines import baseline_fabric
-from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import panels_of
 from topoopt.experiment.quantiles import weighted_quantiles
 from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.simulate import simulate
 from topoopt.problem.prices import default_prices
+from topoopt.studies.setting import setting
 
 FABRICS = ("topoopt", "ideal-switch", "fat-tree")
 SHARES = {"p50": 0.5, "p90": 0.9, "max": 1.0}

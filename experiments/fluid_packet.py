@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from parallelism.models import get_model
-from topoopt.evaluate.setting import setting
 from topoopt.experiment import (
     Experiment,
     Figures,
@@ -16,6 +15,7 @@ from topoopt.experiment import (
 )
 from topoopt.experiment.plots import panels_of
 from topoopt.search.confirm import confirmed_times
+from topoopt.studies.setting import setting
 
 
 def case(

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
 from topoopt.evaluate.routed import direct_fabric
-from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
 from topoopt.fabric import score
+from topoopt.studies.setting import setting
 from topoopt.topology.finder import find_topology
 
 

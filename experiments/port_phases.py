@@ -12,8 +12,8 @@ from parallelism.graph import Mode
 from parallelism.models.presets import get_model
 from topoopt.bounds.everything import everything_bound
 from topoopt.bounds.space_terms import heaviest_path
-from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, run_from_command_line
+from topoopt.studies.setting import setting
 
 SHARDS = (1, 2, 4)
 """Parameter shards of a layer: all replicas alike, halves or fourths of a block of four servers."""

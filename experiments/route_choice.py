@@ -10,12 +10,12 @@ from routing.multicommodity import min_congestion
 from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
-from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.problem.ports import PortModel
+from topoopt.studies.setting import setting
 from topoopt.topology.select import select_permutations
 from topoopt.topology.totient import ring_order
 from topoopt.topology.wiring import Wiring

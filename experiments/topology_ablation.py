@@ -5,13 +5,13 @@ from dataclasses import replace
 
 from topoopt import models
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import PALETTE, mean_and_whiskers, panels_of
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import Improvements, SearchOptions
 from topoopt.search.driver import run, start
 from topoopt.search.methods import search_for
+from topoopt.studies.setting import setting
 
 NONE = Improvements(exact=False, traffic=False, splits=False, groups=False)
 VARIANTS = {

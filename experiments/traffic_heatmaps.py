@@ -6,9 +6,9 @@ import numpy as np
 
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
-from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, Figures, Row, Table, grouped, run_from_command_line
 from topoopt.experiment.plots import panels_of
+from topoopt.studies.setting import setting
 
 
 def case(model: str, servers: int, strategy: str) -> list[dict[str, object]]:

@@ -18,8 +18,8 @@ from small_plans import planned, small_dlrm, small_mlp, solve, with_less_work
 
 import topoopt as to
 from topoopt.bounds.everything import everything_bound
-from topoopt.evaluate.setting import setting
 from topoopt.problem.options import SearchOptions
+from topoopt.studies.setting import setting
 from topoopt.topology.wiring import DegreeTooSmallError
 
 DATA = Path(os.environ.get("TOPOOPT_DATA") or Path(__file__).parents[3] / ".." / "shared" / "data")

@@ -15,7 +15,6 @@ from parallelism.taskgraph import Phase, traffic_of
 from routing import routes as routes_module
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scheduling import simulate_schedule
-from topoopt.evaluate.setting import setting
 from topoopt.fabric import collapse, simulate
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.rotated import for_each, rotated_tasks
@@ -24,6 +23,7 @@ from topoopt.formats.fbuf_export import Updates
 from topoopt.formats.fbuf_plan import plan_fbuf
 from topoopt.plan.rebuild import rebuild
 from topoopt.problem.schedule import Schedule
+from topoopt.studies.setting import setting
 from topoopt.studies.workload import fbuf_workload
 
 SERVERS = 6

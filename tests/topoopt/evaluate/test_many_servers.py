@@ -21,7 +21,6 @@ from topoopt.evaluate.least_times import busiest, busiest_in_sum, link_seconds, 
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scoring import Scorer
-from topoopt.evaluate.setting import setting
 from topoopt.evaluate.wirings import built
 from topoopt.fabric import collapse
 from topoopt.fabric import orders as orders_module
@@ -32,6 +31,7 @@ from topoopt.fabric.simulate import score
 from topoopt.plan.rebuild import rebuild
 from topoopt.search.methods import search_for
 from topoopt.search.population import seeds
+from topoopt.studies.setting import setting
 from topoopt.topology.fabrics import ideal_switch
 
 MODEL = to.models.dlrm(tables=3)

@@ -14,10 +14,10 @@ from topoopt.evaluate import rewire
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scoring import Scorer
-from topoopt.evaluate.setting import setting
 from topoopt.evaluate.wirings import built
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
+from topoopt.studies.setting import setting
 
 SERVERS, DEGREE = 6, 2
 GIVEN = setting(to.models.dlrm(tables=3), SERVERS, DEGREE, 25.0)

@@ -17,10 +17,10 @@ from topoopt.evaluate import least_times, rewire, scheduling
 from topoopt.evaluate.least_times import routed_links
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.routed import direct_fabric
-from topoopt.evaluate.setting import setting
 from topoopt.evaluate.wirings import built
 from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.simulate import score
+from topoopt.studies.setting import setting
 
 MODEL = to.models.dlrm(tables=3)
 SERVERS = 6

@@ -90,7 +90,7 @@ def test_a_time_budget_discards_the_round_that_it_cuts_short(monkeypatch):
 
 @pytest.mark.slow
 def test_beyond_exact_scoring_a_plan_is_still_no_worse_than_the_hybrid():
-    from topoopt.evaluate.setting import setting
+    from topoopt.studies.setting import setting
 
     for tables in (5, 8):
         model = to.models.dlrm(

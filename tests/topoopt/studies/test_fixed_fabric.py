@@ -5,10 +5,10 @@ import pytest
 from small_plans import small_dlrm
 
 from topoopt.evaluate.scoring import Scorer
-from topoopt.evaluate.setting import setting
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.budget import Budget
 from topoopt.studies.fixed_fabric import best_on
+from topoopt.studies.setting import setting
 from topoopt.topology.fabrics import ideal_switch
 
 

@@ -12,7 +12,6 @@ from routing.network import Network
 from routing.paths import shortest_routes
 from routing.routes import Routes
 from topoopt.baselines.baselines import baseline_fabric
-from topoopt.evaluate.setting import setting
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.budget import Budget
 from topoopt.problem.cluster import Cluster
@@ -26,6 +25,7 @@ from topoopt.problem.prices import (
 from topoopt.search.driver import run
 from topoopt.search.methods import search_for
 from topoopt.studies.fixed_fabric import best_on
+from topoopt.studies.setting import setting
 from topoopt.topology.fabrics import ideal_switch
 from topoopt.topology.fat_tree import fat_tree_network
 
