@@ -54,7 +54,8 @@ class Plan(Timed):
     gap : float
         ``iteration_time_s / lower_bound_s - 1``.
     degree_allreduce, degree_transfer : int
-        Ports of the server that AllReduce rings take most ports of, and its others.
+        Ports of the server that AllReduce rings take most ports of, and its others. A ring takes
+        all cables of the links that it goes over.
     compute_time_s, exposed_communication_s : float
         Computing, and communicating or waiting, on the critical path; they sum to the
         iteration. Where iterations overlap, the busiest device's, and the rest.

@@ -111,7 +111,7 @@ def degree_split(links: Iterable[Link], degree: int) -> tuple[int, int]:
     Returns
     -------
     rings, others : int
-        Rings take all cables of the links that they go over.
+        Rings take all cables of the links that they go over: their bytes use them evenly.
     """
     taken: Counter[int] = Counter()
     for link in links:

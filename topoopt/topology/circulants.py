@@ -152,7 +152,8 @@ def select_circulant(
     fixed : sequence of int
         Generators that are there already.
     coprime : bool
-        Choose generators coprime to n only, each of which is one ring over all servers.
+        Choose generators coprime to n only, each of which is one ring over all servers; any, as in
+        published tables of circulant graphs, if False.
     most : int
         Try all sets if there are at most this many; otherwise exchange one generator at a time,
         from the geometric choice and from random ones.
