@@ -74,10 +74,6 @@ def _gemma3(config: ConfigFields) -> dict[str, Any]:
     return described | {"layer_norms": 4}
 
 
-def _granite(config: ConfigFields) -> dict[str, Any]:
-    return llama(config)
-
-
 def _internlm2(config: ConfigFields) -> dict[str, Any]:
     bias = config.flag("bias", True)
     return plain(config, kv_default=True, query_bias=bias, output_bias=bias)
@@ -304,7 +300,7 @@ DENSE_FAMILIES: Mapping[str, Callable[[ConfigFields], dict[str, Any]]] = Mapping
         "exaone4": _exaone4,
         "glm": _glm,
         "glm4": _glm4,
-        "granite": _granite,
+        "granite": llama,
         "hunyuan_v1_dense": _hunyuan,
         "internlm2": _internlm2,
         "mimo": _mimo,

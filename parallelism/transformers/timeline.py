@@ -32,14 +32,6 @@ class PassTimes:
     send: Floats
     send_back: Floats
 
-    @classmethod
-    def uniform(
-        cls, parts: int, forward: float, backward: float, weight: float = 0.0, send: float = 0.0
-    ) -> "PassTimes":
-        """Return the same times for every part."""
-        values = (forward, backward, weight, send, send)
-        return cls(*(np.full(parts, float(value)) for value in values))
-
 
 @dataclass(frozen=True, eq=False)
 class PipelineTimeline:

@@ -196,7 +196,6 @@ def choose_schedules(
     >>> around = np.arange(4)
     >>> ends = np.append(around, (around + 1) % 4), np.append((around + 1) % 4, around)
     >>> ring = Network.from_links("ring", 4, 0, *ends, 12.5e9, 1e-6)
-    >>> demand = 1e6 * (1.0 - np.eye(4))
     >>> choice = choose_schedules(ring, range(4), "allreduce")
     >>> choice.best(1e9).time(1e9) >= choice.bound(1e9) > 0.0
     True

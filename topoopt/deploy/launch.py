@@ -27,7 +27,7 @@ MODULES = {
     "shared-experts": "shared_experts", "experts": "moe", "feed-forward": "mlp",
 }  # fmt: skip
 """Megatron-LM's names of modules that are computed again."""
-Said = tuple[list[str], list[str]]
+LinesAndNotes = tuple[list[str], list[str]]
 """Lines of a file, and notes."""
 
 
@@ -57,7 +57,7 @@ def as_megatron_runs(layout: Layout) -> Layout:
     return replace(layout, schedule="1f1b", virtual_stages=1, stage_layers=maps)
 
 
-def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
+def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> LinesAndNotes:
     """Return Megatron-LM's arguments, one option with its value a line.
 
     None, and a note that says why, for models that Megatron-LM lacks.

@@ -14,7 +14,7 @@ from parallelism.transformers.layout import LOOPED, SPLIT, Layout
 from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.records import LayoutQuestion
 from parallelism.transformers.stages import parts_of
-from topoopt.deploy.launch import Said
+from topoopt.deploy.launch import LinesAndNotes
 from topoopt.plan.plan import Plan
 
 PIPELINE_FILE = "pipeline.csv"
@@ -44,7 +44,7 @@ _NO_PIPELINE = ("qwen3", "gpt_oss")
 _NO_CONTEXT = ("llama4", "qwen3", "deepseek_v3", "gpt_oss")
 
 
-def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
+def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> LinesAndNotes:
     """Return a torchtitan job file (TOML); data, and names of other models, are the user's.
 
     None, and a note that says why, for models that torchtitan lacks (v0.2.2 has llama3, llama4,

@@ -28,6 +28,14 @@ NAMES = [
 ]  # fmt: skip
 
 
+def uniform(
+    parts: int, forward: float, backward: float, weight: float = 0.0, send: float = 0.0
+) -> PassTimes:
+    """The same times for every part."""
+    values = (forward, backward, weight, send, send)
+    return PassTimes(*(np.full(parts, value) for value in values))
+
+
 def in_flight(schedule: PipelineSchedule) -> np.ndarray:
     """Parts whose activations each rank holds at once."""
     return peak_held(schedule, np.ones(schedule.parts.size))
@@ -84,7 +92,7 @@ def test_bubbles_of_uniform_stages_are_the_published_closed_forms(
     name, chunks, stages, batches
 ) -> None:
     schedule = build_schedule(name, stages, batches, chunks)
-    times = PassTimes.uniform(stages * chunks, 2.0, 2.0, 2.0)
+    times = uniform(stages * chunks, 2.0, 2.0, 2.0)
     run = timeline(schedule, times)
     busiest = float(run.duration.sum(axis=1).max())
     bubble = run.makespan / busiest - 1.0
@@ -93,7 +101,7 @@ def test_bubbles_of_uniform_stages_are_the_published_closed_forms(
 
 @pytest.mark.parametrize(("stages", "batches"), [(2, 4), (4, 8), (6, 18)])
 def test_zero_bubble_saves_two_weight_passes_a_stage(stages, batches) -> None:
-    times = PassTimes.uniform(stages, 1.0, 1.3, 0.7)
+    times = uniform(stages, 1.0, 1.3, 0.7)
     plain = timeline(build_schedule("1f1b", stages, batches), times).makespan
     split = timeline(build_schedule("zero-bubble", stages, batches), times).makespan
     assert plain == pytest.approx(batches * 3.0 + (stages - 1) * 3.0)
@@ -177,10 +185,10 @@ def test_breadth_first_holds_all_microbatches_but_hides_messages(stages, batches
     assert in_flight(schedule).tolist() == np.minimum(held, chunks * batches).tolist()
     # Beside the passes of other microbatches only the first messages there and back take time.
     count = stages * chunks
-    still = timeline(schedule, PassTimes.uniform(count, 1.0, 2.0)).makespan
+    still = timeline(schedule, uniform(count, 1.0, 2.0)).makespan
     assert still == pytest.approx(3.0 * (chunks * batches + stages - 1))
     send = min(1.0, (batches - stages) / stages)
-    moving = timeline(schedule, PassTimes.uniform(count, 1.0, 2.0, send=send)).makespan
+    moving = timeline(schedule, uniform(count, 1.0, 2.0, send=send)).makespan
     assert moving == pytest.approx(still + 2 * (stages - 1) * send)
     alike = build_schedule("interleaved", stages, stages, chunks).passes
     assert (build_schedule("breadth-first", stages, stages, chunks).passes == alike).all()
@@ -189,8 +197,8 @@ def test_breadth_first_holds_all_microbatches_but_hides_messages(stages, batches
 def test_a_delay_between_stages_stalls_one_forward_one_backward() -> None:
     # A microbatch waits for a round trip of one hop with the next stage, in every round.
     schedule = build_schedule("1f1b", 2, 50)
-    still = timeline(schedule, PassTimes.uniform(2, 1.0, 2.0)).makespan
-    moving = timeline(schedule, PassTimes.uniform(2, 1.0, 2.0, send=0.1)).makespan
+    still = timeline(schedule, uniform(2, 1.0, 2.0)).makespan
+    moving = timeline(schedule, uniform(2, 1.0, 2.0, send=0.1)).makespan
     assert moving - still == pytest.approx(0.1 * 2 * 25)
 
 
@@ -202,7 +210,7 @@ def test_passes_ahead_hide_messages_that_take_half_of_a_microbatch(
     stages, batches, forward, backward, send
 ) -> None:
     """Then only the first message over each hop, there and back, is waited for."""
-    times = PassTimes.uniform(stages, forward, backward, send=send)
+    times = uniform(stages, forward, backward, send=send)
     took = timeline(build_schedule("eager-1f1b", stages, batches), times).makespan
     each = forward + backward
     least = batches * each + (stages - 1) * (each + 2 * send)
@@ -224,7 +232,7 @@ def test_passes_ahead_hide_messages_that_take_half_of_a_microbatch(
         lambda: build_schedule("zero-bubble-v", 4, 6, 1),
         lambda: build_schedule("breadth-first", 4, 3, 2),
         lambda: build_schedule("other", 2, 2),
-        lambda: timeline(build_schedule("1f1b", 2, 2), PassTimes.uniform(3, 1.0, 1.0)),
+        lambda: timeline(build_schedule("1f1b", 2, 2), uniform(3, 1.0, 1.0)),
         lambda: schedule_of(Layout(data=4), 6),
     ],
 )
@@ -237,4 +245,4 @@ def test_a_circular_order_is_refused() -> None:
     good = build_schedule("1f1b", 1, 1)
     bad = PipelineSchedule("1f1b", 1, 1, 1, False, good.passes[:, ::-1].copy())
     with pytest.raises(InputError, match="wait for each other"):
-        timeline(bad, PassTimes.uniform(1, 1.0, 1.0))
+        timeline(bad, uniform(1, 1.0, 1.0))
