@@ -10,7 +10,7 @@ import typer
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
 from topoopt.cli.given import make_cluster, make_job, make_options, plans_layouts
-from topoopt.cli.shared import CLUSTER, JOB, SEARCH
+from topoopt.cli.plan_options import CLUSTER, JOB, SEARCH
 
 # What says something about fabrics that are rewired during the iteration only.
 _REWIRED = {

@@ -12,7 +12,7 @@ import typer
 
 from codesign_base import InputError
 from topoopt.cli import common
-from topoopt.cli.shared import JOB, SEARCH
+from topoopt.cli.plan_options import JOB, SEARCH
 
 if TYPE_CHECKING:
     from parallelism.transformers.choices import Choices
@@ -76,7 +76,7 @@ def plans_layouts(model: str, given: Mapping[str, Any]) -> bool:
     model : str
         A preset, or a file.
     given : mapping
-        Values of `topoopt.cli.shared.JOB`.
+        Values of `topoopt.cli.plan_options.JOB`.
     """
     from parallelism.transformers.load import is_transformer
 
@@ -95,7 +95,7 @@ def make_job(
     model : str
         A preset, or a file.
     given : mapping
-        Values of `topoopt.cli.shared.JOB`.
+        Values of `topoopt.cli.plan_options.JOB`.
     batch_is_grid : bool
         ``--global-batch`` is not the job's own for models by operators.
 
@@ -176,7 +176,7 @@ def make_cluster(given: Mapping[str, Any]) -> "Cluster":
     Parameters
     ----------
     given : mapping
-        Values of `topoopt.cli.shared.CLUSTER`.
+        Values of `topoopt.cli.plan_options.CLUSTER`.
     """
     from topoopt.problem.cluster import Cluster
 
@@ -191,7 +191,7 @@ def make_options(given: Mapping[str, Any], **more: Any) -> "SearchOptions":
     Parameters
     ----------
     given : mapping
-        Values of `topoopt.cli.shared.SEARCH`.
+        Values of `topoopt.cli.plan_options.SEARCH`.
     **more
         Further fields.
     """
@@ -215,7 +215,7 @@ def choices_of(given: Mapping[str, Any]) -> "Choices":
     Parameters
     ----------
     given : mapping of str to str or bool or None
-        Values of `topoopt.cli.shared.JOB`; None: not given.
+        Values of `topoopt.cli.plan_options.JOB`; None: not given.
 
     Raises
     ------

@@ -17,7 +17,7 @@ from codesign_base import InputError
 from codesign_base.paths import exists, is_file, names_model_file
 from topoopt.cli import common
 from topoopt.cli.given import LISTS
-from topoopt.cli.shared import CLUSTER, JOB, SEARCH, SPENDING
+from topoopt.cli.plan_options import CLUSTER, JOB, SEARCH, SPENDING
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

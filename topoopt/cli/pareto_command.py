@@ -13,7 +13,7 @@ from codesign_base.paths import make_directory
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
 from topoopt.cli.given import make_job, make_options, plans_layouts
-from topoopt.cli.shared import JOB, SEARCH, SPENDING, WIRING
+from topoopt.cli.plan_options import JOB, SEARCH, SPENDING, WIRING
 
 if TYPE_CHECKING:
     from topoopt.codesign.designs import Point

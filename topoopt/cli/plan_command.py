@@ -14,7 +14,7 @@ from topoopt.base.option_groups import takes
 from topoopt.cli import common
 from topoopt.cli.given import make_cluster, make_job, make_options, plans_layouts
 from topoopt.cli.job_file import job_file_of, job_file_text, read_job_file
-from topoopt.cli.shared import CLUSTER, JOB, SEARCH, SPENDING
+from topoopt.cli.plan_options import CLUSTER, JOB, SEARCH, SPENDING
 
 if TYPE_CHECKING:
     from topoopt.plan.plan import Plan

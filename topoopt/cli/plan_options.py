@@ -1,4 +1,4 @@
-"""Groups of options that several commands take: the job and how to search.
+"""Groups of options that commands which plan take: the job, the cluster and how to search.
 
 A command names the groups that it takes (`topoopt.base.option_groups.takes`), and gets what was
 given as one dictionary, of which `topoopt.cli.given` makes a job, a cluster and a search.
