@@ -1,7 +1,6 @@
 """What whoever pulls cables needs: the list to walk along, labels, imports and cross-connects."""
 
 from collections.abc import Sequence
-from math import dist
 
 from topoopt.deploy.cabling import Cable, End
 from topoopt.deploy.deployment import Deployment
@@ -31,10 +30,10 @@ def label(made: Deployment, cable: Cable) -> str:
 
 def length_m(made: Deployment, cable: Cable) -> float | None:
     """Return the metres of a cable, if both hosts have a place: the way along axes, and slack."""
-    ends = [made.site.hosts[end[0]].place_m for end in (cable.source, cable.target)]
-    if ends[0] is None or ends[1] is None:
+    one, other = (made.site.hosts[end[0]].place_m for end in (cable.source, cable.target))
+    if one is None or other is None:
         return None
-    return sum(dist((a,), (b,)) for a, b in zip(*ends, strict=True)) + made.site.slack_m
+    return sum(abs(a - b) for a, b in zip(one, other, strict=True)) + made.site.slack_m
 
 
 def cables_csv(made: Deployment) -> str:
