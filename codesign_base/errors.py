@@ -1,4 +1,4 @@
-"""The two exceptions that users meet, and that every room raises or derives from."""
+"""The two exceptions that users meet, and that every package raises or derives from."""
 
 
 class InputError(ValueError):

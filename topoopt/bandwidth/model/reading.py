@@ -1,4 +1,4 @@
-"""Reads the YAML files of this room; whatever is wrong with them is one `InputError`."""
+"""Reading of LIBRA's YAML files; whatever is wrong with them is one `InputError`."""
 
 import re
 from pathlib import Path
