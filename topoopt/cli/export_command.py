@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codesign_base import InputError
-from codesign_base.counted import counted
 from topoopt.cli import common
 
 if TYPE_CHECKING:
-    from topoopt.formats.fbuf_file import FbufFile
     from topoopt.plan.plan import Plan
 
 FORMATS = (
@@ -137,10 +135,11 @@ def _fbuf(plan: "Plan", output: Path, omit: bool, allreduce: str) -> list[str]:
     from topoopt.formats.fbuf_export import Updates
     from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf
     from topoopt.formats.fbuf_write import save_fbuf
+    from topoopt.studies.simulator_files import fbuf_notes
 
     updates = Updates.OMIT if omit else Updates.REFUSE
     file = plan_fbuf(plan, updates=updates, allreduces=AllReduces(allreduce))
-    notes = _fbuf_notes(plan, file)
+    notes = fbuf_notes(plan, file)
     save_fbuf(file, output)
     return notes
 
@@ -212,59 +211,4 @@ def _launch(source: Path, kind: str, output: Path, schedule: dict[str, Any] | No
     said = {"format": kind, "file": source.stem, "notes": notes}
     files[EXPORT_FILE] = mark_text(said, files, EXPORT_FILE)
     write_directory({name: text.encode() for name, text in files.items()}, output, EXPORT_FILE)
-    return notes
-
-
-def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
-    """Return in what the file's iteration differs from the plan's."""
-    import numpy as np
-
-    from parallelism.taskgraph import TaskKind
-    from topoopt.evaluate.scheduling import ordered_tasks
-    from topoopt.fabric.report import collective_noun
-    from topoopt.fabric.represented import whole_tasks
-    from topoopt.formats.fbuf_check import COMPUTES
-    from topoopt.formats.fbuf_file import FbufTask
-    from topoopt.formats.fbuf_ring_routes import moved_ring_edges
-    from topoopt.plan.rebuild import rebuild
-    from topoopt.problem.schedule import ORDERED
-    from topoopt.studies.workload import fbuf_workload, schedule_left_out
-
-    built = rebuild(plan)
-    tasks, notes = built.tasks(), []
-    if built.schedule.only_fuses:
-        tasks, _ = ordered_tasks(built.fabric, whole_tasks(tasks), built.schedule)
-    elif built.schedule == ORDERED:
-        notes = ["the order of compute is in the file, as dependencies between tasks of a device"]
-    else:
-        notes = schedule_left_out(plan)
-    computed = int((tasks.kind == TaskKind.COMPUTE).sum())
-    omitted = computed - int(np.isin(file.task_type, COMPUTES).sum())
-    if omitted:
-        one = "optimizer step that waits for an AllReduce is"
-        more = "optimizer steps that wait for an AllReduce are"
-        notes.append(f"{counted(omitted, one, more)} left out")
-    reduced = int(tasks.crossing.sum())
-    if reduced and not file.ring_size.size:
-        messages = int((file.task_type == FbufTask.NOMINAL_COMM).sum())
-        messages -= int((tasks.kind == TaskKind.TRANSFER).sum())
-        noun = collective_noun(tasks).removesuffix("s")
-        notes.append(
-            f"{counted(reduced, f'{noun} is', f'{noun}s are')} in the file as "
-            f"{counted(messages, 'message')}, round by round"
-        )
-    if not file.ring_size.size:
-        return notes
-    own = fbuf_workload(file, "file").own_fabric(file.net_bandwidth, plan.cluster.latency_s)
-    moved = moved_ring_edges(built.fabric, own)
-    if moved:
-        notes.append(
-            f"{counted(moved, 'ring edge takes', 'ring edges take')} one path in the file, which "
-            "the plan splits over several: the format has one list of links a ring"
-        )
-    if int(file.ring_size.min()) < file.nodes:
-        notes.append(
-            "TopoOpt's packet simulator runs AllReduces over some of the servers on other ones; "
-            "give --allreduce rounds to replay it"
-        )
     return notes

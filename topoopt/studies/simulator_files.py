@@ -2,15 +2,32 @@
 
 from typing import Any
 
+import numpy as np
+
 from codesign_base import InputError
+from codesign_base.counted import counted
+from parallelism.taskgraph import TaskKind
 from topoopt.base.directory import mark_text
+from topoopt.evaluate.scheduling import ordered_tasks
+from topoopt.fabric.report import collective_noun
 from topoopt.fabric.represented import whole_tasks
 from topoopt.fabric.simulate import simulate
 from topoopt.formats.astra_sim import astra_sim_files
 from topoopt.formats.chakra_export import chakra_files
-from topoopt.problem.schedule import Schedule
+from topoopt.formats.fbuf_check import COMPUTES
+from topoopt.formats.fbuf_file import FbufFile, FbufTask
+from topoopt.formats.fbuf_ring_routes import moved_ring_edges
+from topoopt.plan.plan import Plan
+from topoopt.plan.rebuild import rebuild
+from topoopt.problem.schedule import ORDERED, Schedule
 from topoopt.problem.units import format_time
-from topoopt.studies.workload import EXPORT_FILE, Workload, scheduled_workload
+from topoopt.studies.workload import (
+    EXPORT_FILE,
+    Workload,
+    fbuf_workload,
+    schedule_left_out,
+    scheduled_workload,
+)
 
 Written = tuple[dict[str, bytes], list[str]]
 """Files by path, and notes."""
@@ -67,3 +84,52 @@ def _marked(files: dict[str, bytes], said: dict[str, Any], notes: list[str]) -> 
     return files | {
         EXPORT_FILE: mark_text(said | {"notes": notes}, files, EXPORT_FILE).encode()
     }, notes
+
+
+def fbuf_notes(plan: Plan, file: FbufFile) -> list[str]:
+    """Return in what the iteration of a plan's task-graph file differs from the plan's.
+
+    Parameters
+    ----------
+    plan : Plan
+    file : FbufFile
+        From `topoopt.formats.fbuf_plan.plan_fbuf`.
+    """
+    built = rebuild(plan)
+    tasks, notes = built.tasks(), []
+    if built.schedule.only_fuses:
+        tasks, _ = ordered_tasks(built.fabric, whole_tasks(tasks), built.schedule)
+    elif built.schedule == ORDERED:
+        notes = ["the order of compute is in the file, as dependencies between tasks of a device"]
+    else:
+        notes = schedule_left_out(plan)
+    computed = int((tasks.kind == TaskKind.COMPUTE).sum())
+    omitted = computed - int(np.isin(file.task_type, COMPUTES).sum())
+    if omitted:
+        one = "optimizer step that waits for an AllReduce is"
+        more = "optimizer steps that wait for an AllReduce are"
+        notes.append(f"{counted(omitted, one, more)} left out")
+    reduced = int(tasks.crossing.sum())
+    if reduced and not file.ring_size.size:
+        messages = int((file.task_type == FbufTask.NOMINAL_COMM).sum())
+        messages -= int((tasks.kind == TaskKind.TRANSFER).sum())
+        noun = collective_noun(tasks).removesuffix("s")
+        notes.append(
+            f"{counted(reduced, f'{noun} is', f'{noun}s are')} in the file as "
+            f"{counted(messages, 'message')}, round by round"
+        )
+    if not file.ring_size.size:
+        return notes
+    own = fbuf_workload(file, "file").own_fabric(file.net_bandwidth, plan.cluster.latency_s)
+    moved = moved_ring_edges(built.fabric, own)
+    if moved:
+        notes.append(
+            f"{counted(moved, 'ring edge takes', 'ring edges take')} one path in the file, which "
+            "the plan splits over several: the format has one list of links a ring"
+        )
+    if int(file.ring_size.min()) < file.nodes:
+        notes.append(
+            "TopoOpt's packet simulator runs AllReduces over some of the servers on other ones; "
+            "give --allreduce rounds to replay it"
+        )
+    return notes
