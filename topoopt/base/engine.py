@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from codesign_base import InputError
 from codesign_base.arguments import whole
 from topoopt.base.calls import Call, WorkerDied
+from topoopt.base.interrupts import interrupts_at_once
 from topoopt.base.processes import THREAD_VARIABLES, usable_cores
 from topoopt.base.ray_engine import ray_workers
 
@@ -172,7 +173,7 @@ def _workers(
         yield partial(_run_here, shared)
         return
     _check_picklable("what the jobs share", dict(shared))
-    with _interrupts_at_once():
+    with interrupts_at_once():
         if engine == LOCAL:
             with _local_workers(processes, shared) as run:
                 yield partial(_run_checked, run)
@@ -314,19 +315,6 @@ def _born_deaf() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _interrupts_at_once() -> Iterator[None]:
-    """Act on Ctrl-C at once while waiting for workers, whatever holds it back elsewhere."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 _SHARED: dict[str, Any] = {}  # of a worker process, set once before its first job

@@ -93,6 +93,28 @@ def interrupts_between_steps(
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@contextmanager
+def interrupts_at_once() -> Iterator[None]:
+    """Act on Ctrl-C at once while waiting for workers, whatever holds it back elsewhere.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        In the main thread, on entry if `interrupts_between_steps` holds one back: until a worker
+        has finished there is no report that would raise it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        if isinstance(before, _Held):
+            before.act()
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def hear_interrupt() -> None:
     """Act upon a Ctrl-C that `interrupts_between_steps` holds back, where no report is due soon.
 

@@ -104,7 +104,10 @@ def job_file_text(context: typer.Context, model: str, path: Path) -> str:
     import yaml
 
     def beside(name: str | Path) -> str:
-        return os.path.relpath(name, path.parent)
+        # From folder to folder as they are on disk: ".." leads elsewhere behind a link to a folder.
+        folder, file = os.path.split(name)
+        real = os.path.relpath(os.path.realpath(folder), os.path.realpath(path.parent))
+        return str(Path(real, file))
 
     values: dict[str, Any] = {"model": beside(model) if names_model_file(model) else model}
     for key, name in _names(context).items():

@@ -217,8 +217,9 @@ def chained_tasks(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> TaskG
     """Return one iteration in which the passes of a device wait for each other in turn.
 
     Any simulator that respects dependencies then keeps the order of the schedule's simulation,
-    though it serves devices first in first out. Optimizer steps stay as they are: they wait for
-    AllReduces, and nothing need wait for them.
+    though it serves devices first in first out. Optimizer steps wait for the pass before them, too,
+    so that they overtake none; nothing need wait for them. Of a step, and passes that take less
+    with all that follows them, either may be first where both are ready at one moment.
 
     Parameters
     ----------
@@ -239,20 +240,23 @@ def chained_tasks(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> TaskG
     """
     own, _ = ordered_tasks(fabric, tasks, schedule)
     run = run_fluid(fabric, own)
-    passes = (own.kind == TaskKind.COMPUTE) & (own.phase != Phase.UPDATE)
-    compute = np.flatnonzero(passes)
+    compute = np.flatnonzero(own.kind == TaskKind.COMPUTE)
     # Of tasks that take no time at one moment, those that others wait for come first.
     depth = _remaining(own, np.ones(own.tasks))[1]
     place = np.lexsort(
         (compute, -depth[compute], run.finish[compute], run.start[compute], own.first[compute])
     )
     order = compute[place]
-    follows = own.first[order[1:]] == own.first[order[:-1]]
+    passes = own.phase[order] != Phase.UPDATE
+    # The last pass before each task, and none before the first.
+    last = np.maximum.accumulate(np.where(passes, np.arange(order.size), -1))[:-1]
+    waits, pass_before = order[1:][last >= 0], order[last[last >= 0]]
+    follows = own.first[waits] == own.first[pass_before]
     before, after = edges_of(own)
     return with_edges(
         replace(own, priority=None),
-        np.concatenate((before, order[:-1][follows])),
-        np.concatenate((after, order[1:][follows])),
+        np.concatenate((before, pass_before[follows])),
+        np.concatenate((after, waits[follows])),
     )
 
 

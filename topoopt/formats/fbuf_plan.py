@@ -194,9 +194,10 @@ def _check_time(
     here = score(fabric, tasks if updates is Updates.REFUSE else read.tasks)
     if abs(there - here) > _ALIKE * here:
         raise InputError(
-            f"the file's iteration would take {format_time(there)} in the fluid model and the "
-            f"plan's {format_time(here)}, because routes or rings of the plan do not fit the "
-            ".fbuf format; give the other --allreduce, or plan with --confirm packet"
+            f"the file's iteration would take {format_time(there)} in the fluid model in place of "
+            f"{format_time(here)}, because its routes or rings do not fit the .fbuf format; write "
+            "the network alone (.json, .graphml); of a plan the other --allreduce or planning with "
+            "--confirm packet may help"
         )
 
 

@@ -50,7 +50,8 @@ def message_routes(fabric: Fabric, tasks: TaskGraph, rings: Mapping[Group, Rings
                     raise InputError(
                         f"server {a} sends to {b} over other links along a ring of AllReduce group "
                         f"{brief(group)} than otherwise, and a .fbuf file has one route a pair; "
-                        "give --allreduce rings, or plan with --confirm packet"
+                        "write the network alone (.json, .graphml); of a plan --allreduce rings or "
+                        "planning with --confirm packet may help"
                     )
                 moved[a * hosts + b] = True
     if not moved.any():

@@ -99,10 +99,15 @@ def _at_most(count: int, lines: list[str], what: str) -> list[str]:
     return [*lines[: count - 1], f"... and {len(lines) - count + 1} more {what}"]
 
 
+def gap_text(plan: Plan) -> str:
+    """Return how far above its bound a plan is: a little is not said to be nothing."""
+    return f"{plan.gap:.1%}" if plan.gap >= _LITTLE else f"less than {_LITTLE:.1%}"
+
+
 def _bound(plan: Plan) -> str:
-    more = f"{plan.gap:.1%}" if plan.gap >= _LITTLE else f"less than {_LITTLE:.1%}"
     least = f"{format_time(plan.lower_bound_s)}{_of_flows(plan)}"
-    return f"no {bounded_noun(plan.job.kind)} takes less than {least}; this one takes {more} more"
+    what, more = bounded_noun(plan.job.kind), gap_text(plan)
+    return f"no {what} takes less than {least}; this one takes {more} more"
 
 
 def _of_flows(plan: Plan) -> str:

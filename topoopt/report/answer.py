@@ -5,7 +5,7 @@ from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import fitted_on
 from parallelism.transformers.records import LayoutQuestion
-from topoopt.plan.answer import same_cost
+from topoopt.plan.answer import gap_text, same_cost
 from topoopt.plan.plan import Plan
 from topoopt.plan.summary import bounded_noun, has_schedule, search_text
 from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
@@ -27,7 +27,7 @@ def plan_answer(plan: Plan) -> str:
         clauses.append(f"{times}as fast as {what}{plain}")
     fluid = "" if plan.packet_time_s is None else "in the fluid model "
     bounded = bounded_noun(plan.job.kind)
-    clauses.append(f"{fluid}{plan.gap:.1%} above the lower bound of any {bounded}")
+    clauses.append(f"{fluid}{gap_text(plan)} above the lower bound of any {bounded}")
     return f"{words}: {', '.join(clauses)}."
 
 

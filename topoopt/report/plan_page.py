@@ -1,5 +1,6 @@
 """The report of a plan."""
 
+from topoopt.plan.answer import gap_text
 from topoopt.plan.plan import Plan
 from topoopt.plan.summary import (
     bounded_noun,
@@ -142,7 +143,7 @@ def gap_bar(plan: Plan) -> Html:
     fluid = number(plan.iteration_time_s, format_time(plan.iteration_time_s))
     text = joined(
         "In the fluid model, which bounds are about, the plan takes ", fluid,
-        f": {plan.gap:.1%} above the lower bound. A part says what its choice may cost, "
+        f": {gap_text(plan)} above the lower bound. A part says what its choice may cost, "
         "not what another choice would save: a bound may be out of reach.",
     )  # fmt: skip
     return joined(

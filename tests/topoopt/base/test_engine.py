@@ -11,6 +11,7 @@ import pytest
 from codesign_base import InputError
 from topoopt.base.calls import Call, WorkerDied
 from topoopt.base.engine import _born_deaf, in_order, iterate_jobs, open_workers, run_jobs
+from topoopt.base.interrupts import interrupts_between_steps
 
 
 def calls(function, count=4, **arguments):
@@ -81,6 +82,14 @@ def test_ctrl_c_ends_the_workers_and_returns_what_is_done():
 
     run = run_jobs(jobs, workers=2, finished=press)
     assert (run.results, run.interrupted) == ({0: 0}, True)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_that_is_held_back_when_workers_are_asked_for_is_heard_before_they_begin():
+    with interrupts_between_steps():
+        signal.raise_signal(signal.SIGINT)
+        run = run_jobs(calls(engine_jobs.square, after=0.0), workers=2)
+    assert (run.results, run.interrupted) == ({}, True)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

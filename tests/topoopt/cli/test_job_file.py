@@ -78,6 +78,20 @@ def test_a_saved_job_is_the_question_that_was_asked(folder):
     assert plan_of("more.yaml", directory=folder) == more
 
 
+def test_a_job_saved_behind_a_link_to_a_folder_names_its_model_from_where_it_lies(folder):
+    (folder / "far" / "away").mkdir(parents=True)
+    (folder / "near").symlink_to(folder / "far" / "away")
+    given = ("small.yaml", *FAST, "--confirm", "none")
+    asked = plan_of(*given, "--save-job", "near/again.yaml", directory=folder)
+    assert (folder / "far/away/again.yaml").read_text().startswith("model: ../../small.yaml\n")
+    assert plan_of("near/again.yaml", directory=folder) == asked
+    # What a name itself leads to, with another ending perhaps, is not named instead.
+    (folder / "small.yaml").rename(folder / "far" / "content")
+    (folder / "small.yaml").symlink_to(folder / "far" / "content")
+    plan_of(*given, "--save-job", "here.yaml", directory=folder)
+    assert (folder / "here.yaml").read_text().startswith("model: small.yaml\n")
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

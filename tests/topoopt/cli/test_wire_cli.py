@@ -10,6 +10,8 @@ from small_plans import planned, shared_plan, small_dlrm
 
 import topoopt as to
 from codesign_base import InputError
+from parallelism.taskgraph import TaskGraph, TaskKind
+from topoopt.formats.chakra_export import chakra_files
 from topoopt.formats.chakra_file import TraceNode, attributes, read_trace, trace_bytes
 from topoopt.formats.chakra_schema import NodeType
 
@@ -24,6 +26,22 @@ def plans(tmp_path_factory):
 
 def names(directory):
     return sorted(path.name for path in directory.iterdir())
+
+
+def test_what_a_task_graph_file_cannot_say_is_written_as_a_network(tmp_path):
+    """A ring that takes other links than the messages of its neighbours."""
+    tasks = [(TaskKind.ALLREDUCE, 0, -1, 1e8, 0.0)]
+    tasks += [(TaskKind.TRANSFER, 2, 3, 1e8, 0.0), (TaskKind.TRANSFER, 1, 2, 1e8, 0.0)]
+    graph = TaskGraph.from_lists(4, tasks, [], ((0, 2, 3),))
+    (tmp_path / "traces").mkdir()
+    for name, data in chakra_files(graph, str).items():
+        (tmp_path / "traces" / name).write_bytes(data)
+    options = ("--degree", 2, "--bandwidth", "100Gbps", "--ports", "bidirectional")
+    done = inside("wire", tmp_path / "traces", *options, "-o", tmp_path / "wired.fbuf")
+    assert isinstance(done.exception, InputError)
+    assert "one route a pair; write the network alone (.json, .graphml)" in str(done.exception)
+    assert names(tmp_path) == ["traces"]
+    assert inside("wire", tmp_path / "traces", *options, "-o", tmp_path / "w.json").exit_code == 0
 
 
 @pytest.mark.parametrize("plan", ["operators", pytest.param("layouts", marks=pytest.mark.slow)])

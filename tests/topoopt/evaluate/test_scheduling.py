@@ -319,21 +319,28 @@ def test_the_order_of_compute_is_searched_confirmed_and_exported(tmp_path):
     assert rebuild(other).schedule == Schedule.plain()
 
 
+@pytest.mark.parametrize("updates", [False, True])
 @pytest.mark.parametrize("seed", range(6))
-def test_chained_tasks_keep_the_order_without_priorities(seed):
+def test_chained_tasks_keep_the_order_without_priorities(seed, updates):
     rng = np.random.default_rng(seed)
     count = 24
     kinds = [(TaskKind.COMPUTE, int(rng.integers(3)), -1, float(rng.integers(0, 4)), 0.0)
              for _ in range(count)]  # fmt: skip
     edges = sorted({(a, b) for a, b in rng.integers(0, count, (30, 2)).tolist() if a < b})
     tasks = TaskGraph.from_lists(3, kinds, edges)
+    step = np.zeros(count, dtype=np.bool_)
+    if updates:  # nothing waits for optimizer steps, which are shorter than what is before them
+        step = np.diff(tasks.successor_offsets) == 0
+        sizes = np.where(step, 0.25, tasks.size + 1.0)
+        tasks = replace(tasks, size=sizes, phase=np.where(step, Phase.UPDATE, tasks.phase))
     fabric = Fabric("switch", *ideal_switch(3, 1e9, 0.0))
     own, _ = ordered_tasks(fabric, tasks, ORDERED)
     chained = chained_tasks(fabric, tasks, ORDERED)
     assert chained.priority is None
     expected, found = simulate(fabric, own), simulate(fabric, chained)
-    np.testing.assert_allclose(found.start, expected.start)
-    np.testing.assert_allclose(found.finish, expected.finish)
+    np.testing.assert_allclose(found.start[~step], expected.start[~step])
+    np.testing.assert_allclose(found.finish[~step], expected.finish[~step])
+    assert found.makespan == pytest.approx(expected.makespan)
     before, after = edges_of(chained)
     assert set(zip(before.tolist(), after.tolist(), strict=True)) >= set(edges)
 

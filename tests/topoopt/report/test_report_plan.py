@@ -208,6 +208,8 @@ def test_the_answer_names_time_rival_and_gap():
         baselines={"fat-tree": dataclasses.replace(fat_tree, packet_time_s=plan.packet_time_s)},
     )  # fmt: skip
     assert ": as fast as a Fat-tree" in Page(render_report(equal)).text
+    near = Page(render_report(dataclasses.replace(plan, gap=4e-4))).text
+    assert near.count("less than 0.1% above the lower bound") == 2
 
 
 def sent_by_definition(plan):
