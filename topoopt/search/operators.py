@@ -116,17 +116,17 @@ class OperatorSearch:
         found = other_routes(self.problem, found, effort.routed)
         found = screened(self.problem, found, effort.confirmed, progress)
         if search.moves_by_packets and not result.interrupted:
-            # One copy in packet trains may be fast by chance; this one takes longer by none.
+            # One copy in packet trains may be fast by chance; of this pair none takes longer.
             found = finalists([*found, self._steadiest(result.others)], count=len(found) + 1)
         return sorted(found, key=lambda pair: pair.time)
 
     def _steadiest(self, pairs: list[Pair]) -> Pair:
-        """Return the pair, of some at least, that is fastest if all transfers yield."""
+        """Return the pair, of at least one, that is fastest if all transfers yield."""
         problem = self.problem.scored(1.0)
         best, least = pairs[0], float("inf")
         for pair in sorted(pairs, key=lambda pair: pair.time):
             if pair.time >= least:
-                break
+                break  # yielding takes no less than fair shares
             time = Scorer(problem, pair.fabric)(pair.strategy, least)
             if time < least:
                 best, least = pair, time
