@@ -114,9 +114,9 @@ def co_optimize_with_restarts(
 def _baselines(plans: Mapping[int, Plan], best: int) -> dict[str, Baseline]:
     """Return the fastest find of all searches for each fabric that was the same to them."""
     chosen = dict(plans[best].baselines)
+    # In the order of the searches, not of their ends: of equal finds the first counts.
+    searches = [plans[place] for place in sorted(plans)]
     for name, own in chosen.items():
-        # In the order of the searches, not of their ends: of equal finds the first counts.
-        searches = [plans[place] for place in sorted(plans)]
         others = [plan.baselines[name] for plan in searches if name in plan.baselines]
         fastest = min(others, key=lambda baseline: baseline.iteration_time_s)
         if name not in _SEEDED and fastest.iteration_time_s < own.iteration_time_s:

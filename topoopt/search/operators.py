@@ -116,7 +116,7 @@ class OperatorSearch:
         found = other_routes(self.problem, found, effort.routed)
         found = screened(self.problem, found, effort.confirmed, progress)
         if search.moves_by_packets and not result.interrupted:
-            # One copy in packet trains may be fast by chance; of this pair none takes longer.
+            # One copy in packet trains may be fast by chance; copies of this pair differ least.
             found = finalists([*found, self._steadiest(result.others)], count=len(found) + 1)
         return sorted(found, key=lambda pair: pair.time)
 

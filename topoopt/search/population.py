@@ -109,9 +109,7 @@ def wired_population(
         return []
     candidates = [(r.pair.time, r.pair.strategy) for r in rounds] + starts
     try:
-        narrow = []
-        if not search.threaded:
-            narrow = _narrow_first(search, result, pairs)
+        narrow = [] if search.threaded else _narrow_first(search, result, pairs)
         if search.moves_by_packets:
             pairs = _weighed(search, state, candidates, narrow, pairs)
         first = [(score(pair.strategy), pair.strategy) for pair in narrow]
