@@ -82,16 +82,44 @@ def narrow_first(space: StrategySpace, tables: Strategy, cuts: int) -> Iterator[
     """
     wide = data_parallel(space)
     whole: Region = tuple(range(len(wide.configs)))
-    dense = [i for i in whole if not space.graph.operators[i].sparse]
+    for few in _few(space):
+        narrow = list(wide.configs)
+        place_region(space, narrow, whole, few)
+        for cut in _cut(whole, cuts)[1:]:
+            configs = (*narrow[:cut], *wide.configs[cut:])
+            yield on_tables_of(space, tables, Strategy(configs))
+
+
+def narrow_last(space: StrategySpace, strategy: Strategy, cuts: int) -> Iterator[Strategy]:
+    """Yield a strategy with its last operators on fewer servers again.
+
+    Parameters
+    ----------
+    space : StrategySpace
+    strategy : Strategy
+    cuts : int
+        Operators at which fewer servers may begin, evenly spread; the first one is none.
+
+    Returns
+    -------
+    iterator of Strategy
+    """
+    whole: Region = tuple(range(len(strategy.configs)))
+    for few in _few(space):
+        narrow = list(strategy.configs)
+        place_region(space, narrow, whole, few)
+        for cut in _cut(whole, cuts)[1:-1]:
+            configs = (*strategy.configs[:cut], *narrow[cut:])
+            yield on_tables_of(space, strategy, Strategy(configs))
+
+
+def _few(space: StrategySpace) -> Iterator[OperatorConfig]:
+    """Yield data parallelism on some servers, in blocks and spread."""
+    dense = [i for i, op in enumerate(space.graph.operators) if not op.sparse]
     fewer = {s for i in dense for s, p, _ in space.degrees(i) if p == 1 and s < space.servers}
     for size in sorted(fewer):
         for contiguous in (False, True) if size > 1 else (False,):
-            narrow = list(wide.configs)
-            few = space.placed(size, 1, Mode.OUTPUT, contiguous=contiguous)
-            place_region(space, narrow, whole, few)
-            for cut in _cut(whole, cuts)[1:]:
-                configs = (*narrow[:cut], *wide.configs[cut:])
-                yield on_tables_of(space, tables, Strategy(configs))
+            yield space.placed(size, 1, Mode.OUTPUT, contiguous=contiguous)
 
 
 def streams(regions: Regions) -> tuple[Region, Region] | None:

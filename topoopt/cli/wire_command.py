@@ -66,15 +66,15 @@ def wire_command(
         cluster = Cluster(workload.tasks.servers, degree, bandwidth, ports, latency)
         wired = wire_tasks(workload.tasks, cluster, seed=seed, prices=table)
         started()
+    # Before the file, which not every format can hold: the answer took long.
+    if as_json:
+        common.print_json(_document(workload, cluster, wired, seed))
+    else:
+        print("\n".join(_text(workload, cluster, wired)))
     if output is not None:
         _save(workload, cluster, wired, output)
-    document = _document(workload, cluster, wired, seed)
-    if as_json:
-        common.print_json(document)
-        return
-    print("\n".join(_text(workload, cluster, wired)))
-    if output is not None:
-        print(f"wiring written to {output}")
+        if not as_json:
+            print(f"wiring written to {output}")
 
 
 def _save(workload: "Workload", cluster: "Cluster", wired: "Wired", output: Path) -> None:

@@ -16,6 +16,7 @@ from parallelism.search.named import named_strategies
 from parallelism.search.partition import partitions
 from parallelism.search.seeds import (
     narrow_first,
+    narrow_last,
     on_tables_of,
     placed_degrees,
     streams_on_halves,
@@ -309,6 +310,15 @@ def _narrow_first(search: Search, result: SearchResult, pairs: list[Pair]) -> li
     found = narrow_first(space, pairs[0].strategy, _NARROW_CUTS)
     fitting = filter(search.problem.fits, dict.fromkeys(map(space.intern, found)))
     best = promising(score, fitting, pairs[0].time, _NARROW_WIRED)
+    import os
+    n = int(os.environ.get("NL", "1"))
+    if best and n:
+        again = [t for _, s in best[:n] for t in narrow_last(space, s, _NARROW_CUTS)]
+        known = {s for _, s in best}
+        fitting = filter(search.problem.fits, dict.fromkeys(map(space.intern, again)))
+        more = promising(score, (s for s in fitting if s not in known), pairs[0].time, _NARROW_WIRED)
+        if os.environ.get("NLV"): print("narrow", [t for t,_ in best], [t for t,_ in more])
+        best = sorted([*best, *more], key=lambda x: x[0])[: int(os.environ.get("NW", "4"))]
     result.work += score.work
     return [replace(host, strategy=s, time=time, origin="search") for time, s in best]
 
