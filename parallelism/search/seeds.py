@@ -91,7 +91,10 @@ def narrow_first(space: StrategySpace, tables: Strategy, cuts: int) -> Iterator[
 
 
 def narrow_last(space: StrategySpace, strategy: Strategy, cuts: int) -> Iterator[Strategy]:
-    """Yield a strategy with its last operators on fewer servers again.
+    """Yield a strategy with its last dense operators data-parallel on some servers only.
+
+    After a stretch on all servers they need no sum over all of them, and leave its sums the time
+    that their own backward passes take.
 
     Parameters
     ----------

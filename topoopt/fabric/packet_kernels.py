@@ -56,17 +56,16 @@ from topoopt.fabric.packet_queue_kernels import (
     MessageRoutes,
     Sending,
     UnderWay,
-    acknowledge,
     begin_message,
     fill_window,
     forward,
     has_plenty,
-    lose_patience,
     more_trains,
     pass_link,
     set_up,
     trains_needed,
 )  # fmt: skip
+from topoopt.fabric.packet_window_kernels import acknowledge, lose_patience
 
 BUCKETS_A_PACKET = 8.0  # of the calendar at first, on the fastest link
 SCAN = 1e-3  # seconds from one look at the timers to the next
@@ -353,7 +352,7 @@ def _run_events(
             # Before anything changes, make sure that what its message may send has rows.
             message = code if code < base else trains[code - first_train, OF]
             allowed = max(window, int(moment[message, WINDOW])) + longest_train
-            needed = trains_needed(min(table[message, LEFT], allowed), longest_train)
+            needed = trains_needed(table[message, LEFT], allowed, longest_train)
             if state[ROOM] < needed:
                 state[SHORT] = needed
                 break
@@ -395,7 +394,7 @@ def _run_events(
                 over = forward(way, train, now)
         if code < base or code >= first_train:
             if opens and table[message, LEFT] > 0:
-                over = fill_window(way, message, now, longest_train)
+                over = fill_window(way, message, now, longest_train, window)
             if over:
                 end = moment[message, END]
                 ring = table[message, RING]

@@ -2,8 +2,8 @@
 
 Links are first-in first-out servers that remember when they are free. A *message* (a transfer,
 or one member's part of one round of a ring) announces itself with a set-up packet, then sends
-what its window allows as *packet trains*; each train that arrives opens the window, as DCTCP
-does with the marks that the train met.
+what its window allows as *packet trains*. What acknowledgements make of the window is in
+`topoopt.fabric.packet_window_kernels`.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ AGAIN, ACKED, TIMES, STALE, FIXED, COLUMNS = 9, 10, 11, 12, 13, 14
 # acknowledgement, and the round trip and its variation that this follows (s).
 END, ACK, WINDOW, ALPHA, SEEN, MARKED, DUE = 0, 1, 2, 3, 4, 5, 6
 LIMIT, TIMER, PATIENT, TRIP, VARIES, MOMENTS = 7, 8, 9, 10, 11, 12
-# Columns of the table of packet trains: message; links that it has entered; packets; whether
+# Columns of the table of packet trains: message; links that it has entered; packets; how many are
 # marked; the link it is on, and the next, NONE on its last (of free rows, the next free one);
 # whether all of it was sent before; and in which announcement of its message.
 OF, AT, LENGTH, MARK, ON, NEXT, COPY, TIME, TRAIN = 0, 1, 2, 3, 4, 5, 6, 7, 8
@@ -45,10 +45,7 @@ RATE, DELAY, FREE, MARKS, EACH, LINK = 0, 1, 2, 3, 4, 5
 # ready, devices that have fallen idle; events handled, tasks done, whether it gave up, a message
 # without a path; free rows that it needs to go on; packets that no window so far was wider than.
 SPARE, ROOM, FRESH, IDLES, HANDLED, DONE, GAVE_UP, LOST, SHORT, WIDEST, STATE = range(11)
-GAIN = 1.0 / 16.0  # DCTCP's g
-_PATIENCE = 8  # part of a window that is worth a train
-_NANOSECONDS = 1e9
-CALM = 0.2  # part of the timeout; it stays the least one while round trips are shorter
+NANOSECONDS = 1e9
 
 
 class MessageRoutes(NamedTuple):
@@ -132,44 +129,49 @@ class UnderWay(NamedTuple):
 
 
 @inner_kernel
-def worth(window: float, longest: int) -> int:
-    """Return how many packets are worth a train, if there are more to come."""
-    return min(longest // 2 + 1, max(int(window) // _PATIENCE, 1))
+def longest_now(window: float, longest: int, first: int) -> int:
+    """Return how many packets go together: of any window as large a part as of a first one.
+
+    Windows of a few packets are what a transfer has beside AllReduces, and what becomes of them
+    hangs on which of their packets are marked.
+    """
+    return max(min(int(window * longest) // first, longest), 1)
 
 
 @inner_kernel
-def trains_needed(packets: int, longest: int) -> int:
-    """Return in how many packet trains so many packets go at most, when a window opens."""
+def trains_needed(packets: int, window: int, longest: int) -> int:
+    """Return in how many packet trains so many packets go at most, when a window opens.
+
+    ``window`` is no less than it or a first one.
+    """
     # All but the last, and the last of those sent again, are as long as may be, or take all the
-    # room that there is.
-    return packets // longest + 3
+    # room that there is. Rounded down, that is no less than half of its part of the window.
+    return min(packets, 2 * window // longest) + 3
 
 
 @inner_kernel
 def has_plenty(state: Ints, longest: int) -> bool:
     """Say whether there are rows for whichever message is next: for the widest of all windows."""
-    return bool((state[ROOM] - 4) * longest >= state[WIDEST])
+    return bool((state[ROOM] - 4) * longest >= 2 * state[WIDEST])
 
 
 @inner_kernel
-def fill_window(way: UnderWay, message: int, now: float, longest: int) -> bool:
+def fill_window(way: UnderWay, message: int, now: float, longest: int, first: int) -> bool:
     """Send what the window allows; return whether all has been sent and arrives at END.
 
-    Less than half of the longest train and an eighth of the window waits for more to go with it,
-    unless it is all.
+    Less than a third of a train waits for more to go with it, unless it is all.
     """
     table, moment = way.table, way.moment
     over = False
-    least = worth(moment[message, WINDOW], longest)
+    most = longest_now(moment[message, WINDOW], longest, first)
+    least = max(most // 3, 1)
     while table[message, LEFT] > 0:
         room = np.int64(moment[message, WINDOW]) - table[message, FLYING]
         if table[message, FLYING] == 0:
             room = max(room, 1)
         elif room < min(least, table[message, LEFT]):
             break
-        length = min(room, table[message, LEFT])
-        if length > longest:
-            length = longest
+        length = min(room, table[message, LEFT], most)
         if table[message, AGAIN] > 0 and length > table[message, AGAIN]:
             length = table[message, AGAIN]
         over = send(way, message, length, now) or over
@@ -200,7 +202,7 @@ def send(way: UnderWay, message: int, length: int, now: float) -> bool:
     trains[train, COPY] = int(copy)
     trains[train, TIME] = table[message, TIMES]
     way.tails[train] = now
-    way.sent[train] = np.floor(now * _NANOSECONDS)
+    way.sent[train] = np.floor(now * NANOSECONDS)
     return forward(way, train, now)
 
 
@@ -267,12 +269,17 @@ def pass_link(way: UnderWay, train: int, now: float) -> None:
 
 @inner_kernel
 def mark(way: UnderWay, train: int, now: float) -> None:
-    """Mark a train if there is a long backlog behind it, as queues of htsim do.
+    """Mark the packets of a train that have a long backlog behind them, as queues of htsim do.
 
-    Looked at when it reaches the next link, or its acknowledgement the sender.
+    Looked at when its first packet reaches the next link, or the acknowledgement of its middle one
+    the sender.
     """
-    name = way.trains[train, ON]
-    way.trains[train, MARK] |= int(way.link[name, FREE] - now > way.link[name, MARKS])
+    link, trains = way.link, way.trains
+    name, length = trains[train, ON], trains[train, LENGTH]
+    beyond = (link[name, FREE] - now - link[name, MARKS]) / link[name, EACH]
+    if trains[train, NEXT] == NONE:
+        beyond += 0.5 * (length - 1)
+    trains[train, MARK] = max(trains[train, MARK], min(int(np.ceil(max(beyond, 0.0))), length))
 
 
 @inner_kernel
@@ -281,102 +288,6 @@ def release(way: UnderWay, train: int) -> None:
     way.trains[train, NEXT] = way.state[SPARE]
     way.state[SPARE] = train
     way.state[ROOM] += 1
-
-
-@inner_kernel
-def acknowledge(way: UnderWay, train: int, now: float) -> None:
-    """Open or reduce the window of DCTCP for a train that has arrived."""
-    moment, trains = way.moment, way.trains
-    message = trains[train, OF]
-    length = trains[train, LENGTH]
-    mark(way, train, now)
-    release(way, train)
-    if trains[train, TIME] == way.table[message, TIMES]:
-        heard(way, message, train, now)
-    else:
-        way.table[message, FLYING] -= length
-        way.table[message, STALE] -= length
-    moment[message, SEEN] += length
-    if trains[train, MARK] == 1:
-        moment[message, MARKED] += length
-        moment[message, ALPHA] = max(moment[message, ALPHA], 0.0)
-        moment[message, LIMIT] = min(moment[message, LIMIT], moment[message, WINDOW])
-    slowly = max(min(float(length), moment[message, LIMIT] - moment[message, WINDOW]), 0.0)
-    moment[message, WINDOW] += slowly
-    if slowly < length:
-        moment[message, WINDOW] += (length - slowly) / moment[message, WINDOW]
-    if moment[message, WINDOW] > way.state[WIDEST]:
-        way.state[WIDEST] = 2 * np.int64(moment[message, WINDOW])
-    if moment[message, SEEN] < moment[message, DUE]:
-        return
-    if moment[message, ALPHA] >= 0.0:
-        share = moment[message, MARKED] / moment[message, SEEN]
-        alpha = moment[message, ALPHA] * (1.0 - GAIN) + GAIN * share
-        moment[message, ALPHA] = alpha
-        moment[message, WINDOW] = max(1.0, moment[message, WINDOW] * (1.0 - 0.5 * alpha))
-        moment[message, LIMIT] = moment[message, WINDOW]
-    moment[message, SEEN] = 0.0
-    moment[message, MARKED] = 0.0
-    moment[message, DUE] = moment[message, WINDOW]
-
-
-@inner_kernel
-def heard(way: UnderWay, message: int, train: int, now: float) -> None:
-    """Count what a train acknowledges, and wait anew for what is still under way.
-
-    Where the sender has gone back, packets that it has not sent again yet may be acknowledged.
-    """
-    table, moment = way.table, way.moment
-    length = way.trains[train, LENGTH]
-    table[message, ACKED] += length
-    skipped = max(length - (table[message, FLYING] - table[message, STALE]), 0)
-    table[message, FLYING] -= length - skipped
-    table[message, LEFT] -= skipped
-    table[message, AGAIN] = max(table[message, AGAIN] - skipped, 0)
-    if table[message, ACKED] >= table[message, PACKETS]:
-        table[message, LEFT] = 0
-        table[message, AGAIN] = 0
-    if moment[message, PATIENT] == 0.0:
-        return
-    trip = now - way.sent[train] / _NANOSECONDS
-    if max(trip, moment[message, TRIP]) > CALM * way.timeout:
-        # One estimate a packet, all of the same round trip.
-        apart = trip - moment[message, TRIP]
-        slow, fast = (7.0 / 8.0) ** length, (3.0 / 4.0) ** length
-        moment[message, VARIES] = fast * moment[message, VARIES] + 2.0 * abs(apart) * (slow - fast)
-        moment[message, TRIP] = trip - apart * slow
-    patient = moment[message, TRIP] + 4.0 * moment[message, VARIES]
-    moment[message, PATIENT] = max(patient, way.timeout)
-    moment[message, TIMER] = (
-        now + moment[message, PATIENT] if table[message, FLYING] > table[message, STALE] else np.inf
-    )
-
-
-@inner_kernel
-def lose_patience(way: UnderWay, message: int, now: float) -> None:
-    """Take what a message has under way for lost: back to the first of it, with a window of one.
-
-    It is not lost but late, so that what follows goes twice. Set-up packets take no room.
-    """
-    table, moment = way.table, way.moment
-    announced = table[message, HOP] <= table[message, HOPS]
-    flying = table[message, FLYING] - table[message, STALE]
-    if not announced and flying <= 0:
-        moment[message, TIMER] = np.inf
-        return
-    moment[message, LIMIT] = max(0.5 * moment[message, WINDOW], 2.0)
-    moment[message, DUE] = moment[message, WINDOW]
-    moment[message, SEEN] = 0.0
-    moment[message, MARKED] = 0.0
-    moment[message, WINDOW] = 1.0
-    moment[message, PATIENT] *= 2.0
-    moment[message, TIMER] = now + moment[message, PATIENT]
-    if announced:
-        return
-    table[message, FLYING] = table[message, STALE]
-    table[message, LEFT] += flying
-    table[message, AGAIN] += flying
-    send(way, message, 1, now)
 
 
 @kernel

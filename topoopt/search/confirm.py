@@ -32,7 +32,7 @@ from topoopt.fabric.transport import Transport
 from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.seeds import SEEDS
 
-PACKET_MODEL = "packet-3"
+PACKET_MODEL = "packet-4"
 _RANKED = Transport(reconnect=True)
 # What long trains rank first may be first by chance: some plans take one of two courses, which
 # packet trains of several lengths show. Of many servers, or much traffic, short ones take minutes.
@@ -40,8 +40,8 @@ _SHORT_TRAINS, _LONG_TRAINS = (16, 8, 4), (32, 24, 16)
 # Much is what takes more events than this in short trains. On many servers an iteration is first
 # simulated in trains of this length; of what takes fewer events so, the other copies count.
 _LONGEST_TRAIN, _FEW_EVENTS = 128, 4_000_000
-MOST_EVENTS = 60_000_000
-"""Events beyond which an iteration on many servers has no packet time: some four seconds."""
+MOST_EVENTS = 100_000_000
+"""Events beyond which an iteration on many servers has no packet time: some ten seconds."""
 NO_PACKET_TIME = (
     f"no packet time: packet trains have more than {MOST_EVENTS / 1e6:.0f} million events"
 )

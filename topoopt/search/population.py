@@ -299,7 +299,7 @@ def _traded(search: Search) -> list[Strategy]:
 
 
 def _narrow_first(search: Search, result: SearchResult, pairs: list[Pair]) -> list[Pair]:
-    """Return the best strategies that begin on some servers and go on on all of them.
+    """Return the best strategies that begin on some servers, go on on all, and may end on some.
 
     An ideal switch, on which nothing is forwarded, has others before them. So they are sought on
     the wiring of a usual strategy, whose rings serve their gradients.
@@ -307,18 +307,15 @@ def _narrow_first(search: Search, result: SearchResult, pairs: list[Pair]) -> li
     space = search.space
     host = next((pair for pair in pairs if pair.origin in USUAL), pairs[0])
     score = Scorer(search.problem, host.fabric)
-    found = narrow_first(space, pairs[0].strategy, _NARROW_CUTS)
-    fitting = filter(search.problem.fits, dict.fromkeys(map(space.intern, found)))
-    best = promising(score, fitting, pairs[0].time, _NARROW_WIRED)
-    import os
-    n = int(os.environ.get("NL", "1"))
-    if best and n:
-        again = [t for _, s in best[:n] for t in narrow_last(space, s, _NARROW_CUTS)]
-        known = {s for _, s in best}
-        fitting = filter(search.problem.fits, dict.fromkeys(map(space.intern, again)))
-        more = promising(score, (s for s in fitting if s not in known), pairs[0].time, _NARROW_WIRED)
-        if os.environ.get("NLV"): print("narrow", [t for t,_ in best], [t for t,_ in more])
-        best = sorted([*best, *more], key=lambda x: x[0])[: int(os.environ.get("NW", "4"))]
+
+    def fastest(strategies: Iterable[Strategy]) -> _Timed:
+        fitting = filter(search.problem.fits, dict.fromkeys(map(space.intern, strategies)))
+        return promising(score, fitting, pairs[0].time, _NARROW_WIRED)
+
+    best = fastest(narrow_first(space, pairs[0].strategy, _NARROW_CUTS))
+    if best:
+        best += fastest(narrow_last(space, best[0][1], _NARROW_CUTS))
+        best = sorted(best, key=lambda timed: timed[0])[:_NARROW_WIRED]
     result.work += score.work
     return [replace(host, strategy=s, time=time, origin="search") for time, s in best]
 

@@ -93,7 +93,7 @@ def test_copies_are_given_up_only_where_the_mean_is_above_the_limit(found, place
 
 
 def test_a_plan_records_what_the_trains_say(plan):
-    assert plan.packet_model == "packet-3"
+    assert plan.packet_model == "packet-4"
     assert plan.search.counts["candidates"] > 1
     rebuilt = rebuild(plan)
     tasks = rebuilt.tasks()
