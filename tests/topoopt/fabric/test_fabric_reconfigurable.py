@@ -202,7 +202,9 @@ class TestWindowedCircuits:
         for window in (0.01, 0.05):
             size = 10.0 * window
             tasks = graph(
-                3, [(T, 0, 1, size), (C, 0, -1, (windows - 0.5) * window), (T, 0, 2, size)], [(1, 2)]
+                3,
+                [(T, 0, 1, size), (C, 0, -1, (windows - 0.5) * window), (T, 0, 2, size)],
+                [(1, 2)],
             )
             fabric = windowed(3, 1, window, window, forwarding=False)
             run = run_circuits(fabric, tasks, record=True)
