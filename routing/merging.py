@@ -13,6 +13,8 @@ from routing.routes import Routes
 
 # Weights of a link are compared relative to its first, to this many decimals.
 _DECIMALS = 10
+# Rates of cables that differ by less of themselves are the same but for rounding.
+_SAME_PACE = 1e-12
 
 
 def merge_equivalent_links(network: Network, routes: Routes) -> tuple[Network, Routes, Ints]:
@@ -20,7 +22,8 @@ def merge_equivalent_links(network: Network, routes: Routes) -> tuple[Network, R
 
     Two links whose columns in the (pair x link) weight matrix are proportional carry
     proportional load under every demand, so only the one with the largest weight per capacity
-    can ever bind. Feasible rates, and so max-min fair rates, are unchanged.
+    can ever bind. Feasible rates, and so max-min fair rates, are unchanged. Where another link of
+    a class has slower cables, it is kept as well: packets are stored there for longer.
 
     Parameters
     ----------
@@ -31,8 +34,8 @@ def merge_equivalent_links(network: Network, routes: Routes) -> tuple[Network, R
     Returns
     -------
     network : Network
-        The same nodes with one link a class, its own capacity and latency. Links that no route
-        uses are gone, so ports of this network mean nothing.
+        The same nodes with one link a class or two, their own capacities and latencies. Links
+        that no route uses are gone, so ports of this network mean nothing.
     routes : Routes
         The same rows over the kept links with their own weights. ``latency`` and ``hops`` are
         those of the original routes, so ``hops`` is no longer the sum of a row.
@@ -53,9 +56,11 @@ def merge_equivalent_links(network: Network, routes: Routes) -> tuple[Network, R
     tightness = weight[start] / network.capacity[used]
     order = np.lexsort((used, -tightness, member))
     first = np.concatenate(([True], np.diff(member[order]) != 0)) if used.size else order == 0
-    kept = np.sort(used[order[first]])
+    tight, pace = used[order[first]], network.capacity / network.multiplicity
+    slow = used[np.lexsort((used, pace[used], member))[first]]
+    kept = np.sort(np.append(tight, slow[pace[slow] < pace[tight] * (1.0 - _SAME_PACE)]))
     kept_of_class = np.empty(int(member.max(initial=-1)) + 1, dtype=np.int64)
-    kept_of_class[member[order[first]]] = np.searchsorted(kept, used[order[first]])
+    kept_of_class[member[order[first]]] = np.searchsorted(kept, tight)
     link_class = np.full(network.links, -1, dtype=np.int64)
     link_class[used] = kept_of_class[member]
 

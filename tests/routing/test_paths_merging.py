@@ -60,6 +60,19 @@ def test_fair_rates_on_a_clos_are_unchanged(
     assert link_class.min() >= 0
 
 
+@pytest.mark.parametrize("uplink", [2.0, 4.0, 8.0])
+def test_the_slowest_cable_of_every_route_stays(uplink: float) -> None:
+    """The only server of a rack loads its three uplinks as its own link, which is the tightest."""
+    network = spine_leaf(3, 3, 1, uplink)
+    routes = ecmp_routes(network)
+    smaller, merged, _ = merge_equivalent_links(network, routes)
+    for source, target in [(0, 1), (2, 0)]:
+        before, after = routes.row(source, target)[0], merged.row(source, target)[0]
+        pace = network.capacity / network.multiplicity
+        assert (smaller.capacity / smaller.multiplicity)[after].min() == pace[before].min()
+        assert after.size <= 4
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(3, 7), st.integers(1, 4), st.data())
 def test_fair_rates_on_direct_networks_are_unchanged(n: int, k: int, data: st.DataObject) -> None:

@@ -213,12 +213,15 @@ def entry_of(name: str) -> Entry:
     given: dict[str, str] = {}
     for part in parts:
         key, equals, value = part.partition("=")
+        if not equals and "dims" in entry.takes:
+            key, value, equals = "dims", part, "="
+        may = ", each once: " + ", ".join(entry.takes) if entry.takes else " nothing"
+        if key not in entry.takes:
+            raise InputError(f"fabric {name!r}: {key!r} does not apply to {head}; it takes{may}")
+        if key in given:
+            raise InputError(f"fabric {name!r}: {key} is given twice; {head} takes{may}")
         if not equals:
-            key, value = "dims", part
-        if key not in entry.takes or key in given:
-            may = " and ".join(entry.takes) or "no parameter"
-            why = "is given twice" if key in given else f"does not apply to {head}"
-            raise InputError(f"fabric {name!r}: {key} {why}; it takes {may}, each once")
+            raise InputError(f"fabric {name!r}: {key} has no value; write {key}={_EXAMPLES[key]}")
         given[key] = value
     read: dict[str, Any] = {}
     for key, value in given.items():
@@ -266,3 +269,4 @@ _READ: dict[str, Callable[[str, str], object]] = {
     "ports": _one_of(GPUS, SERVERS),
 }
 _FIELDS = {"ports": "owner"}
+_EXAMPLES = {"group": "8", "oversubscription": "2", "layer": "ocs", "ports": "gpus"}

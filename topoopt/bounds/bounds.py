@@ -226,7 +226,7 @@ def strategy_bound(
     each = np.full(members.size, rate)
     far = lag * farthest(members, degree).astype(np.float64)
     groups = GroupRates(each, each, each, far)
-    least = least_of(tasks, rates, lags, groups, lag)
+    least = least_of(tasks, rates, rates, lags, groups, lag)
     span, chain = span_and_chain(tasks, least, steady=steady)
     terms = {"compute": device_end(tasks, span)}
     servers = np.full(tasks.servers, rate)

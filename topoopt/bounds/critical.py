@@ -22,8 +22,8 @@ class Least:
     length : float64 array, shape (tasks,)
         Seconds of each task from ready to finished, alone.
     through : float64 array, shape (tasks,)
-        Seconds that a transfer occupies all ports of its source, or of its target if less; zero
-        for other tasks.
+        Seconds that a transfer occupies all ports of its source, or of its target if those are
+        faster; zero for other tasks.
     after : float64 array, shape (tasks,)
         Part of ``length`` after the last byte is on its way (latency).
     """
@@ -51,15 +51,17 @@ class Span:
 
 
 def least_of(
-    tasks: TaskGraph, pair_rate: Floats, after: Floats, rates: GroupRates, lag: float
+    tasks: TaskGraph, out: Floats, into: Floats, after: Floats, rates: GroupRates, lag: float
 ) -> Least:
     """Return what tasks take at least, each alone on some set of fabrics.
 
     Parameters
     ----------
     tasks : TaskGraph
-    pair_rate, after : float64 arrays, shape (tasks,)
-        Bytes/s of each transfer, and seconds that it takes beyond its bytes.
+    out, into : float64 arrays, shape (tasks,)
+        Bytes/s of all ports of each transfer's source, and of its target.
+    after : float64 array, shape (tasks,)
+        Seconds that each transfer takes beyond its bytes.
     rates : GroupRates
         Of the members of each group.
     lag : float
@@ -70,9 +72,11 @@ def least_of(
     Least
     """
     moves = tasks.kind == TRANSFER
-    through = np.where(moves, tasks.size / pair_rate, 0.0)
     after = np.where(moves, after, 0.0)
-    length = np.where(moves, through + after, tasks.size)
+    # Its bytes pass all ports of both servers; beside others they hold each no longer than that
+    # server's own ports take for them.
+    length = np.where(moves, tasks.size / np.minimum(out, into) + after, tasks.size)
+    through = np.where(moves, tasks.size / np.maximum(out, into), 0.0)
     reduces = np.flatnonzero(tasks.collective)
     length[reduces] = tasks.delay[reduces] + least_collective_seconds(tasks, reduces, rates, lag)
     return Least(length, through if transfer_ports(tasks) else np.zeros_like(through), after)

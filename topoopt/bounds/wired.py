@@ -101,12 +101,11 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) ->
     wired = _wired(fabric, tasks)
     moves = tasks.kind == TRANSFER
     first, second = np.where(moves, tasks.first, 0), np.where(moves, tasks.second, 0)
-    # Both servers of a transfer need its bytes to pass all of their links.
-    pair = np.where(moves, np.minimum(wired.out[first], wired.into[second]), 1.0)
+    out, into = np.where(moves, wired.out[first], 1.0), np.where(moves, wired.into[second], 1.0)
     hops = wired.distance[first, second].astype(np.float64)
     if tasks.alike is not None:
         hops = _least_hops(tasks, tasks.alike, wired.distance)
-    least = least_of(tasks, pair, wired.lag * hops, wired.groups, wired.lag)
+    least = least_of(tasks, out, into, wired.lag * hops, wired.groups, wired.lag)
     span, chain = span_and_chain(tasks, least, steady=steady)
     terms = {"compute": device_end(tasks, span)}
     terms["ports"] = max(
@@ -276,6 +275,6 @@ def routed_least(fabric: Fabric, tasks: TaskGraph, orders: Orders) -> Least:
     if transfer_ports(tasks):
         out, into = network.out_rate(), network.in_rate()
         moves = np.flatnonzero(tasks.kind == TRANSFER)
-        pair = np.minimum(out[tasks.first[moves]], into[tasks.second[moves]])
-        through[moves] = orders.volume[moves] / pair
+        faster = np.maximum(out[tasks.first[moves]], into[tasks.second[moves]])
+        through[moves] = orders.volume[moves] / faster
     return Least(length, through, np.where(orders.compute, 0.0, orders.lag))

@@ -149,7 +149,8 @@ class WindowedCircuits:
                 continue
             state.work += choosing
             state.moved += int(np.maximum(coming - circuits, 0).sum())
-            lit_at = state.now + self.delay
+            # A delay of a whole window ends with it, whatever the last digit of the sum.
+            lit_at = min(state.now + self.delay, windows * self.window)
             kept = np.minimum(circuits, coming)
             state.change_network(*self._ways(demands, tasks, fabric, kept))
             state.note(kept)

@@ -1,6 +1,6 @@
 """What an iteration costs after cables fail: drawn at random, or each in turn."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -211,6 +211,7 @@ def fail_randomly(
     times: dict[str, list[float]] = {how: [] for how in REPAIRS}
     failed: list[Ints] = []
     undamaged = score(fabric, tasks)
+    fabric = _with_its_rings(fabric, tasks)
     try:
         for trial in range(trials):
             cables = draw(fabric.network, count, rng, both_ways=both_ways)
@@ -277,6 +278,7 @@ def fail_each(
         so far.
     """
     network = fabric.network
+    fabric = _with_its_rings(fabric, tasks)
     links = np.flatnonzero((network.source < network.target) | (not both_ways))
     found: list[LostCable] = []
     try:
@@ -297,8 +299,18 @@ def fail_each(
     return sorted(found, key=lambda lost: (-float(f"{lost.time_s:.9g}"), lost.source, lost.target))
 
 
+def _with_its_rings(fabric: Fabric, tasks: TaskGraph) -> Fabric:
+    """Return a fabric that lists its routes, and the rings of all groups, chosen ones as well.
+
+    Repairs that keep rings would otherwise let groups that were given none choose others.
+    """
+    listed = listing(fabric, tasks)
+    rings = {group: listed.rings_of(group) for group in tasks.groups if len(group) > 1}
+    return replace(listed, rings=dict(listed.rings) | rings)
+
+
 def _time(fabric: Fabric, tasks: TaskGraph, survivors: Survivors, how: str) -> float:
     try:
-        return score(repaired(listing(fabric, tasks), survivors, how), tasks)
+        return score(repaired(fabric, survivors, how), tasks)
     except InfeasibleError:
         return float("inf")

@@ -10,7 +10,7 @@ from codesign_base import InfeasibleError, InputError
 from codesign_base.arrays import Ints
 from codesign_base.counted import counted
 from routing.network import Network
-from routing.paths import ecmp_routes
+from routing.paths import ecmp_routes, forwarding_nodes
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.topology.ring_links import ring_links
@@ -81,6 +81,7 @@ def fail_cables(network: Network, cables: Ints) -> Survivors:
 
 def _shortest_detour(network: Network, source: int, target: int) -> list[int] | None:
     """Return the links of a shortest path (lowest links on ties), or None."""
+    forwards = forwarding_nodes(network)
     back: dict[int, int] = {source: -1}
     queue = deque([source])
     while queue:
@@ -91,7 +92,7 @@ def _shortest_detour(network: Network, source: int, target: int) -> list[int] | 
                 path.append(back[node])
                 node = int(network.source[back[node]])
             return path[::-1]
-        if node < network.hosts or network.switches:
+        if forwards[node] or node == source:
             for link in range(network.out_offsets[node], network.out_offsets[node + 1]):
                 after = int(network.target[link])
                 if after not in back:
@@ -175,7 +176,8 @@ def repaired(fabric: Fabric, survivors: Survivors, how: str) -> Fabric:
         detour: what crossed a dead link goes around it, nothing else changes. reroute: all routes
         anew (ECMP over shortest paths), rings keep their order. drop-rings: besides, rings with
         an edge whose link is dead are given up where their group has others. new-rings: besides,
-        all groups choose rings anew, as `default_rings` does (other generators take over).
+        all groups choose rings anew, as `default_rings` does (other generators take over). Groups
+        whose rings the fabric does not list choose theirs anew in all of these.
 
     Returns
     -------

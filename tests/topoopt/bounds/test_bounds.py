@@ -13,11 +13,13 @@ from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode, ModelGraph
 from parallelism.search.space import legal_degrees
 from parallelism.strategy import OperatorConfig, Strategy
-from parallelism.taskgraph import traffic_of
+from parallelism.taskgraph import COMPUTE, TRANSFER, TaskGraph, traffic_of
 from routing.network import Network
 from routing.paths import ecmp_routes
 from topoopt.bounds.bounds import space_bound, strategy_bound
 from topoopt.bounds.relaxation import Wirings
+from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
+from topoopt.fabric import IDEAL
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.topology.network_json import network_graph
@@ -109,3 +111,36 @@ def test_terms_by_hand():
         traffic_of(builder.build(Strategy((OperatorConfig(2, 1, Mode.OUTPUT, (0, 1)),) * 2))).groups
         == ()
     )
+
+
+def test_transfers_of_two_slow_servers_pass_the_ports_of_a_fast_one_at_once():
+    """Two servers with one port each send to one with two, which waits for both: 10 s, not 20."""
+    network = Network.from_links("star", 3, 0, [0, 1, 2, 2], [2, 2, 0, 1], 1.0, 0.0)
+    fabric = Fabric("star", network, ecmp_routes(network), {}, transport=IDEAL)
+    there = [(TRANSFER, 0, 2, 10.0, 0.0), (TRANSFER, 1, 2, 10.0, 0.0), (COMPUTE, 2, -1, 1.0, 0.0)]
+    back = [(TRANSFER, 2, 0, 10.0, 0.0), (TRANSFER, 2, 1, 10.0, 0.0)]
+    tasks = TaskGraph.from_lists(3, [*there, *back], [(0, 2), (1, 2), (2, 3), (2, 4)])
+    assert score(fabric, tasks) == pytest.approx(21.0)
+    for bound in (topology_bound, routes_bound, collective_bound):
+        assert bound(fabric, tasks).seconds == pytest.approx(21.0)
+
+
+@settings(max_examples=40, deadline=None)
+@given(jobs(sizes=(3, 4, 6)), st.sampled_from([1e2, 1e3, 1e4]), st.integers(0, 2**32 - 1))
+def test_bounds_of_wirings_hold_where_servers_have_unequal_ports(job, bandwidth, seed):
+    graph, strategy, servers = job
+    tasks = TaskGraphBuilder(graph, FakeCompute(), FakeServer(), servers, BATCH).build(strategy)
+    rng = np.random.default_rng(seed)
+    cables = rng.integers(0, 4, (servers, servers))
+    # A ring joins all.
+    cables[np.arange(servers), np.roll(np.arange(servers), -1)] += 1
+    np.fill_diagonal(cables, 0)
+    source, target = np.nonzero(cables)
+    many = cables[source, target]
+    network = Network.from_links(
+        "uneven", servers, 0, np.repeat(source, many), np.repeat(target, many), bandwidth, 1e-6
+    )
+    fabric = Fabric("uneven", network, ecmp_routes(network), {})
+    time = score(fabric, tasks)
+    for bound in (topology_bound, routes_bound, collective_bound):
+        assert bound(fabric, tasks).seconds <= time

@@ -195,6 +195,22 @@ class TestWindowedCircuits:
         run = run_circuits(windowed(4, 1, forwarding=False), tasks)
         assert run.finish[0] == 10.0 and run.finish[3] == 10.0
 
+    @pytest.mark.parametrize("windows", [5, 12, 13, 14])
+    def test_a_delay_of_a_whole_window_ends_with_it(self, windows):
+        # 5 x 0.01 + 0.01 and 12 x 0.05 + 0.05 are more than 6 x 0.01 and 13 x 0.05 in their last
+        # digit: circuits were decided anew then before they carried anything.
+        for window in (0.01, 0.05):
+            size = 10.0 * window
+            tasks = graph(
+                3,
+                [(T, 0, 1, size), (C, 0, -1, (windows - 0.5) * window), (T, 0, 2, size)],
+                [(1, 2)],
+            )
+            fabric = windowed(3, 1, window, window, forwarding=False)
+            run = run_circuits(fabric, tasks, record=True)
+            assert run.moved == 1
+            assert run.finish[2] == pytest.approx((windows + 2) * window)
+
     @pytest.mark.parametrize("ports", ["directed", "bidirectional"])
     @pytest.mark.parametrize("forwarding", [True, False])
     def test_ports_are_kept_at_all_times(self, ports, forwarding):

@@ -1,6 +1,7 @@
 """Failed cables: survivors, detours, and what an iteration then takes."""
 
 import json
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -235,3 +236,42 @@ def test_switches_are_forwarded_through() -> None:
     survivors = fail_cables(network, row[:1])
     moved = repaired(fabric, survivors, "reroute")
     assert moved.routes.row(0, 1)[0].size == 2
+
+
+def test_groups_without_wired_rings_keep_those_they_had() -> None:
+    """A group whose rings are chosen by load does not choose others where repairs keep rings."""
+    fabric = replace(circulant(12, (1, 3, 5), capacity=1.0), rings={})
+    group = (0, 2, 3, 5, 8, 11)
+    tasks = TaskGraph.from_lists(12, [(A, 0, -1, 8.0, 0.0)], [], (group,))
+    listed = replace(fabric, rings={group: fabric.rings_of(group)})
+    assert score(listed, tasks) == score(fabric, tasks)
+    found, asked = fail_each(fabric, tasks), fail_each(listed, tasks)
+    assert found == asked
+    times = fail_randomly(fabric, tasks, 1, 20)
+    chosen_anew = [
+        score(repaired(fabric, fail_cables(fabric.network, failed), "detour"), tasks)
+        for failed in times.cables
+    ]
+    assert (times.times["detour"] >= score(fabric, tasks) * (1 - 1e-12)).all()
+    assert not np.allclose(times.times["detour"], chosen_anew)
+
+
+def test_detours_lead_through_no_server_where_there_are_switches() -> None:
+    """Two servers on two switches: from server 0 to switch 2 no way is left but over server 1."""
+    ends = [(0, 2), (0, 3), (1, 2), (1, 3)]
+    source, target = zip(*(ends + [(b, a) for a, b in ends]), strict=True)
+    network = Network.from_links("rails", 2, 2, source, target, 1.0, 0.0)
+    survivors = fail_cables(network, cables(network.link(0, 2)))
+    with pytest.raises(InfeasibleError, match="no path is left from 0 to 2"):
+        detoured(ecmp_routes(network), network, survivors)
+    # With a cable between the switches there is a way.
+    ends.append((2, 3))
+    source, target = zip(*(ends + [(b, a) for a, b in ends]), strict=True)
+    joined = Network.from_links("rails", 2, 2, source, target, 1.0, 0.0)
+    survivors = fail_cables(joined, cables(joined.link(0, 2)))
+    after = survivors.network
+    moved = detoured(ecmp_routes(joined), joined, survivors)
+    links, weights = moved.row(0, 1)
+    ends_of = zip(after.source[links].tolist(), after.target[links].tolist(), strict=True)
+    taken = dict(zip(ends_of, weights.tolist(), strict=True))
+    assert taken == {(0, 3): 1.0, (2, 1): 0.5, (3, 1): 0.5, (3, 2): 0.5}

@@ -14,7 +14,7 @@ from routing.paths import ecmp_routes, shortest_routes
 from topoopt.fabric import IDEAL, Fabric, score, simulate
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import default_prices
-from topoopt.studies.shared.arrivals import Request, poisson_requests, serve
+from topoopt.studies.shared.arrivals import Request, Stay, poisson_requests, serve
 from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together
 from topoopt.studies.shared.fabrics import hashed_routes, partition_run, shared_fabric, tenant_run
 from topoopt.studies.shared.mix import apportion, place_jobs
@@ -348,6 +348,13 @@ def test_fragmentation_by_hand():
         serve(requests, 8, 2)
     with pytest.raises(InputError, match="reach is 9"):
         serve(requests, 8, 9)
+
+
+def test_jobs_that_leave_at_one_instant_leave_together():
+    """At 1 s servers 0, 2 and 3 fall free at once, two of them in one part: nothing is split."""
+    requests = [Request(0.0, 1, time) for time in (1.0, 9.0, 1.0, 1.0)] + [Request(0.5, 2, 1.0)]
+    found = serve(requests, 4, 2)
+    assert found.stays[4] == Stay(1.0, (2, 3), False)
 
 
 def test_single_servers_wait_as_in_a_queue_with_many_servers():

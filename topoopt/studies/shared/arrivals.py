@@ -180,9 +180,12 @@ def serve(
     while arrived < len(requests) or waiting:
         upcoming = requests[arrived].arrival_s if arrived < len(requests) else np.inf
         if leaving and leaving[0][0] <= upcoming:
-            now, gone = heapq.heappop(leaving)
-            for server in stays[gone].place:
-                parts[server // reach].append(server)
+            # All that leave at one instant, before anyone takes their place.
+            now = leaving[0][0]
+            while leaving and leaving[0][0] == now:
+                _, gone = heapq.heappop(leaving)
+                for server in stays[gone].place:
+                    parts[server // reach].append(server)
         else:
             now = upcoming
             waiting.append(arrived)
