@@ -13,12 +13,22 @@ from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.transformers.choices import Choices
 from parallelism.transformers.implementation import get_stack
+from routing.multicommodity import min_congestion
+from routing.network import Network
+from topoopt.plan.rebuild import rebuild
+from topoopt.problem.prices import PriceTable, default_prices
 from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.schedule import Schedule
+from topoopt.studies.failures import fail_randomly
+from topoopt.studies.server_failures import after_servers, fail_servers
+from topoopt.topology.network_file import load_network, save_network
 
 MODEL = to.models.dlrm(tables=4, batch_per_gpu=32)
 A100 = get_accelerator("a100")
 JOB = to.Job(MODEL)
+USD = default_prices().usd
+TWO = Network.from_links("two", 2, 0, [0, 1], [1, 0], 1e9, 0.0)
+EACH = np.array([[0.0, 1.0], [1.0, 0.0]])
 CLUSTER = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
 FEW = to.SearchOptions(steps=5, confirm="none")
 GRID = {"servers": (4,), "degrees": (1,), "bandwidths": ("100Gbps",)}
@@ -219,6 +229,20 @@ def swept(**given):
         (lambda: get_stack(None), "stack is None", "'nemo'"),
         (lambda: replace(A100, memory_bytes="80GB"), "memory_bytes is '80GB'", "positive number"),
         (lambda: replace(A100, fp8_flops=None), "fp8_flops is None", "zero or more"),
+        (lambda: PriceTable(5, USD), "source is 5", "a text"),
+        (lambda: PriceTable("x", 5), "usd is 5", "points by component"),
+        (lambda: PriceTable("x", {**USD, "nic": 5}), "nic is 5", "pairs of bytes/s"),
+        (lambda: PriceTable("x", {**USD, "nic": {"100": 5}}), "nic has '100'", "pairs of bytes/s"),
+        (lambda: PriceTable("x", {**USD, "nic": [(1e9, "5")]}), "nic has (1000000", "US dollars"),
+        (lambda: fail_randomly(None, None, 1.5, 2), "count is 1.5", "whole number"),
+        (lambda: fail_randomly(None, None, 1, "2"), "trials is '2'", "whole number"),
+        (lambda: after_servers(None, 3), "dead is 3", "(0, 3)"),
+        (lambda: after_servers(None, (1.5,)), "one of dead is 1.5", "(0, 3)"),
+        (lambda: fail_servers(rebuild(shared_plan()), 1.0, 2), "count is 1.0", "whole number"),
+        (lambda: min_congestion(TWO, EACH, accuracy="1%"), "accuracy is '1%'", "a fraction"),
+        (lambda: min_congestion(TWO, EACH, start=5), "start is 5", "min_congestion returned"),
+        (lambda: load_network(5), "network file is 5", PATH),
+        (lambda: save_network(5, "x.json"), "network is 5", "load_network"),
         (lambda: Schedule(bucket_bytes="25MB"), "bucket size is '25MB'", "a positive size"),
         (lambda: Schedule(microbatches=1.5), "microbatches is 1.5", "a whole number"),
     ],
@@ -255,6 +279,7 @@ NUMBERED = {
     "accelerator": (partial(replace, A100), {"memory_bytes": np.float32(2**36)}),
     "options": (to.SearchOptions, {"steps": np.int64(5), "memory_bytes": np.float32(2**30)}),
     "seconds": (to.SearchOptions, {"seconds": HALF, "workers": np.int8(2)}),
+    "prices": (partial(PriceTable, "x"), {"usd": {**USD, "nic": ((1e9, HALF),)}}),
     "limits": (to.Limits, {"cost_usd": np.int64(9), "ports": np.int32(8)}),
     "cluster": (to.Cluster, {"servers": np.int64(4), "degree": np.uint8(2), "bandwidth": "1Gbps"}),
     "reconfiguration": (Reconfiguration, {"delay": np.float32(2**-10), "window": HALF}),
@@ -268,6 +293,8 @@ NUMBERED = {
 
 
 def numbers_of(value):
+    if isinstance(value, dict):
+        value = list(value.values())
     if is_dataclass(value):
         value = [getattr(value, each.name) for each in fields(value)]
     if isinstance(value, list | tuple):
