@@ -11,6 +11,8 @@ import topoopt as to
 from codesign_base.arguments import check_number, is_number, several, whole
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.layers import dense
 from parallelism.transformers.choices import Choices
 from parallelism.transformers.implementation import get_stack
 from routing.multicommodity import min_congestion
@@ -300,6 +302,13 @@ def numbers_of(value):
     if isinstance(value, list | tuple):
         return [number for one in value for number in numbers_of(one)]
     return [value] if is_number(value) else []
+
+
+def test_graphs_of_one_s_own_take_numbers_of_numpy():
+    built = GraphBuilder("mine", np.int64(8), element_bytes=np.int32(2))
+    dense(built, "layer", built.input(4), 4)
+    graph = built.build()
+    assert type(graph.batch_per_gpu) is type(graph.element_bytes) is int
 
 
 @pytest.mark.parametrize("kind", NUMBERED)
