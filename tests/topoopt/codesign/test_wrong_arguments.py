@@ -22,7 +22,9 @@ from topoopt.problem.prices import PriceTable, default_prices
 from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.schedule import Schedule
 from topoopt.studies.failures import fail_randomly
+from topoopt.studies.replay import replay_fabric
 from topoopt.studies.server_failures import after_servers, fail_servers
+from topoopt.studies.workload import load_workload
 from topoopt.topology.network_file import load_network, save_network
 
 MODEL = to.models.dlrm(tables=4, batch_per_gpu=32)
@@ -243,6 +245,8 @@ def swept(**given):
         (lambda: fail_servers(rebuild(shared_plan()), 1.0, 2), "count is 1.0", "whole number"),
         (lambda: min_congestion(TWO, EACH, accuracy="1%"), "accuracy is '1%'", "a fraction"),
         (lambda: min_congestion(TWO, EACH, start=5), "start is 5", "min_congestion returned"),
+        (lambda: load_workload(5), "workload is 5", PATH),
+        (lambda: replay_fabric(5, "ideal"), "workload is 5", "load_workload"),
         (lambda: load_network(5), "network file is 5", PATH),
         (lambda: save_network(5, "x.json"), "network is 5", "load_network"),
         (lambda: Schedule(bucket_bytes="25MB"), "bucket size is '25MB'", "a positive size"),
