@@ -1,13 +1,17 @@
 """Arguments of another kind than was meant, refused in words before they fail deep inside."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
+from functools import wraps
 from numbers import Integral, Real
 from types import UnionType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from codesign_base.errors import InputError
+
+_Parameters = ParamSpec("_Parameters")
+_Returned = TypeVar("_Returned")
 
 
 def check_kind(name: str, value: Any, kind: type | UnionType, instead: str) -> None:
@@ -111,6 +115,52 @@ def check_not_negative(
 def is_number(value: object) -> bool:
     """Whether this is a real number; a text is none, and neither is True."""
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def python_numbers(record: Any) -> None:
+    """Put Python's numbers in place of NumPy's and others, which no file of a plan can hold.
+
+    Parameters
+    ----------
+    record : dataclass instance
+        A frozen one, too; its fields, and tuples and lists in them.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from fractions import Fraction
+    >>> @dataclass(frozen=True)
+    ... class Record:
+    ...     share: float
+    ...     def __post_init__(self):
+    ...         python_numbers(self)
+    >>> Record(Fraction(1, 2))
+    Record(share=0.5)
+    """
+    for each in fields(record):
+        object.__setattr__(record, each.name, python_number(getattr(record, each.name)))
+
+
+def python_number(value: Any) -> Any:
+    """Return a number of NumPy as one of Python, numbers in a list likewise, all else as it is."""
+    if type(value) in (tuple, list):
+        return type(value)(map(python_number, value))
+    if type(value) in (int, float) or not is_number(value):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
+def of_python_numbers(
+    function: Callable[_Parameters, _Returned],
+) -> Callable[_Parameters, _Returned]:
+    """Return a function that gets every number as one of Python (`python_number`)."""
+
+    @wraps(function)
+    def called(*arguments: _Parameters.args, **named: _Parameters.kwargs) -> _Returned:
+        numbers = {name: python_number(value) for name, value in named.items()}
+        return function(*map(python_number, arguments), **numbers)
+
+    return called
 
 
 def check_path(name: str, value: Any) -> None:

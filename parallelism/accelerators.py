@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind, is_number, python_numbers, told
 from parallelism.suggestions import choice
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
@@ -44,17 +45,20 @@ class Accelerator:
     fp8_flops: float = 0.0
 
     def __post_init__(self) -> None:
+        python_numbers(self)
+        check_kind("accelerator: name", self.name, str, "a text")
         for quantity in ("bf16_flops", "memory_bytes", "memory_bandwidth"):
             value = getattr(self, quantity)
-            if not 0 < value < float("inf"):
+            if not (is_number(value) and 0 < value < float("inf")):
                 raise InputError(
-                    f"accelerator {self.name!r}: {quantity} is {value}; give a positive number"
+                    f"accelerator {self.name!r}: {quantity} is {told(value)}; give a "
+                    "positive number"
                 )
         for quantity in ("fp32_flops", "tf32_flops", "fp16_flops", "fp8_flops"):
             value = getattr(self, quantity)
-            if not 0 <= value < float("inf"):
+            if not (is_number(value) and 0 <= value < float("inf")):
                 raise InputError(
-                    f"accelerator {self.name!r}: {quantity} is {value}; give zero or more"
+                    f"accelerator {self.name!r}: {quantity} is {told(value)}; give zero or more"
                 )
 
     @property
@@ -222,6 +226,7 @@ def get_accelerator(name: str) -> Accelerator:
     InputError
         If there is none.
     """
+    check_kind("accelerator", name, str, "a name, such as 'h100'")
     key = name.lower()
     key = ALIASES.get(key, key)
     if key not in ACCELERATORS:

@@ -9,6 +9,7 @@ from codesign_base.arguments import (
     check_kind,
     check_not_negative,
     is_number,
+    python_numbers,
     told,
     whole,
 )
@@ -52,6 +53,7 @@ class Server:
     intra_bandwidth: float = 25e9
 
     def __post_init__(self) -> None:
+        python_numbers(self)
         if not isinstance(self.accelerator, Accelerator):
             raise InputError(
                 f"server: accelerator is {self.accelerator!r}; give an Accelerator, such as "
@@ -218,6 +220,7 @@ class RooflineModel:
     precision: Precision | None = None
 
     def __post_init__(self) -> None:
+        python_numbers(self)
         check_kind("roofline: server", self.server, Server, "a topoopt.Server")
         check_fractions("roofline", self, ("efficiency", "memory_efficiency"))
         check_not_negative("roofline", self, ("launch_overhead",), "zero or more seconds")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.arguments import of_python_numbers
 from codesign_base.counted import counted
 from codesign_base.whole_numbers import divisors
 from parallelism.graph import Mode, ModelGraph
@@ -73,6 +74,7 @@ class _Task:
     parameter: int
 
 
+@of_python_numbers
 def profile_operators(
     graph: ModelGraph,
     servers: int,

@@ -14,7 +14,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
 from codesign_base import InputError
-from codesign_base.arguments import check_kind
+from codesign_base.arguments import check_kind, of_python_numbers
 from parallelism.graph import ModelGraph
 from parallelism.importers import aten
 from parallelism.importers.traced import Operation, Recorder, Traced
@@ -39,6 +39,7 @@ def import_torch(what: str) -> Any:
     return torch
 
 
+@of_python_numbers
 def capture(
     module: Any,
     example_inputs: Any,

@@ -1,6 +1,7 @@
 """BERT: the experiment's two-stream blocks, and the real encoder."""
 
 from codesign_base import InputError
+from codesign_base.arguments import of_python_numbers
 from parallelism.graph import ModelGraph
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.elementwise import add
@@ -8,6 +9,7 @@ from parallelism.operators.layers import attention, dense, embedding, layer_norm
 from parallelism.operators.shapes import check_counts
 
 
+@of_python_numbers
 def bert(
     *,
     blocks: int = 12,
@@ -67,6 +69,7 @@ def bert(
     return build.build()
 
 
+@of_python_numbers
 def bert_encoder(
     *,
     blocks: int = 12,

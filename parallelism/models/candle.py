@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from codesign_base.arguments import of_python_numbers
 from parallelism.graph import ModelGraph
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.elementwise import concat
@@ -12,6 +13,7 @@ from parallelism.operators.shapes import check_counts, check_list
 UNO_FEATURES = (942, 5270, 2048, 5270, 2048)
 
 
+@of_python_numbers
 def candle(
     *,
     features: Sequence[int] = UNO_FEATURES,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import isfinite
 
 from codesign_base import InputError
-from codesign_base.arguments import is_number, several, told
+from codesign_base.arguments import is_number, of_python_numbers, several, told
 from codesign_base.counted import counted
 from parallelism.graph import ModelGraph
 from parallelism.operators.builder import GraphBuilder
@@ -50,6 +50,7 @@ def skewed_bags(where: str, tables: int, bag: int, skew: float) -> list[int]:
     return [1 + count for count in whole]
 
 
+@of_python_numbers
 def dlrm(
     *,
     tables: int = 64,

@@ -1,6 +1,7 @@
 """Neural collaborative filtering: a matrix-factorisation branch beside an MLP branch."""
 
 from codesign_base import InputError
+from codesign_base.arguments import of_python_numbers
 from parallelism.graph import ModelGraph
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.elementwise import concat, multiply
@@ -8,6 +9,7 @@ from parallelism.operators.layers import dense, embedding
 from parallelism.operators.shapes import Tensor, check_counts
 
 
+@of_python_numbers
 def ncf(
     *,
     user_tables: int = 32,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from codesign_base.arguments import of_python_numbers
 from parallelism.graph import ModelGraph
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.elementwise import activation, add, flatten, pool, softmax
@@ -9,6 +10,7 @@ from parallelism.operators.layers import batch_norm, conv2d, dense
 from parallelism.operators.shapes import Tensor, check_counts, check_list
 
 
+@of_python_numbers
 def resnet50(
     *,
     input_size: int = 229,

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from codesign_base import InputError
+from codesign_base.arguments import of_python_numbers
 from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split, mixed_later
 from parallelism.operators.shapes import Tensor, check_counts, check_shape
 
@@ -63,6 +64,7 @@ class GraphBuilder:
     9610
     """
 
+    @of_python_numbers
     def __init__(self, name: str, batch_per_gpu: int, element_bytes: int = 4) -> None:
         check_counts(f"model {name!r}", batch_per_gpu=batch_per_gpu, element_bytes=element_bytes)
         self._name = name

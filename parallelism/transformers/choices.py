@@ -1,12 +1,12 @@
 """Which layouts of a transformer are considered."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, fields
 from reprlib import repr as brief
 from typing import get_args
 
 from codesign_base import InputError
-from codesign_base.arguments import check_flags
+from codesign_base.arguments import check_flags, python_number
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import (
     MOST_DEGREE,
@@ -74,8 +74,8 @@ class Choices:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if isinstance(value, list):
-                value = tuple(value)
+            if isinstance(value, Iterable) and not isinstance(value, str | bytes | Set):
+                value = tuple(map(python_number, value))
                 object.__setattr__(self, each.name, value)
             if each.name != "across_servers":
                 self._check_tuple(each.name, value)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from codesign_base import InputError
-from codesign_base.arguments import check_fractions, check_not_negative
+from codesign_base.arguments import check_fractions, check_not_negative, python_numbers
 from codesign_base.hashed_once import hashed_once
 from parallelism.accelerators import Accelerator, get_accelerator
 from parallelism.transformers.implementation import AttentionKernel
@@ -59,6 +59,7 @@ class GpuRates:
     fp8_efficiency: float = 0.586
 
     def __post_init__(self) -> None:
+        python_numbers(self)
         fractions = (
             "product_efficiency", "attention_efficiency", "memory_efficiency", "fp8_efficiency",
         )  # fmt: skip

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal, get_args
 
 from codesign_base import InputError
-from codesign_base.arguments import check_flags, check_kind, is_number
+from codesign_base.arguments import check_flags, check_kind, is_number, python_numbers
 from codesign_base.hashed_once import hashed_once
 from parallelism.suggestions import suggestion
 
@@ -158,6 +158,8 @@ class Implementation:
     dispatch_s: float = 0.0
 
     def __post_init__(self) -> None:
+        python_numbers(self)
+
         def refuse(name: str, remedy: str) -> InputError:
             value = getattr(self, name)
             return InputError(f"implementation: {name} is {value!r}; give {remedy}")
@@ -333,6 +335,7 @@ def get_stack(
     >>> get_stack("megatron-2022").overlap_tensor
     0.0
     """
+    check_kind("stack", name, str, "a name, such as 'nemo'")
     if name not in STACKS:
         raise InputError(f"unknown stack {name!r}; {suggestion(name, list(STACKS))}")
     stack = STACKS[name]

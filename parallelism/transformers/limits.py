@@ -4,7 +4,7 @@ from dataclasses import fields
 from itertools import pairwise
 
 from codesign_base import InputError
-from codesign_base.arguments import told
+from codesign_base.arguments import python_numbers, told
 
 # No model is larger; what is comes of a slip, and loops over layers would not end.
 MOST_LAYERS, MOST_WIDTH = 10_000, 2**31
@@ -15,6 +15,8 @@ _COUNTS_OF_LAYERS = ("layers", "first_dense", "every", "mtp_layers")
 
 def check_count_fields(what: str, record: object, least: dict[str, int]) -> None:
     """Raise an error for fields of a record that are no whole numbers within limits.
+
+    Numbers of NumPy become Python's first, those of all other fields, too.
 
     Parameters
     ----------
@@ -29,6 +31,7 @@ def check_count_fields(what: str, record: object, least: dict[str, int]) -> None
     InputError
         If one is below its least value, too large or no whole number.
     """
+    python_numbers(record)
     for field in fields(record):  # type: ignore[arg-type]
         value = getattr(record, field.name)
         if field.name not in least:

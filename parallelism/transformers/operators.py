@@ -6,6 +6,7 @@ where every row of it gets one; the lookup then has no parameters of its own.
 """
 
 from codesign_base import InputError
+from codesign_base.arguments import of_python_numbers
 from parallelism.graph import Mode, ModelGraph, OperatorKind
 from parallelism.operators.builder import INDEX_BYTES, GraphBuilder, legal_splits
 from parallelism.operators.elementwise import add, softmax_split
@@ -44,6 +45,7 @@ def core_flops(attention: Attention, sequence: int, share: float, *, sparse: boo
     return scores * (2.0 * widths + 5.0 * attention.heads)
 
 
+@of_python_numbers
 def model_graph(
     model: Transformer,
     *,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def frame(rows: Iterable[Mapping[str, Any]]) -> "DataFrame":
-    """Return rows as a pandas DataFrame.
+    """Return rows as a pandas DataFrame; a column of None alone is one of numbers, not known.
 
     Parameters
     ----------
@@ -30,7 +30,9 @@ def frame(rows: Iterable[Mapping[str, Any]]) -> "DataFrame":
     """
     pandas = _optional("pandas", "frames")
     made: DataFrame = pandas.DataFrame.from_records([dict(row) for row in rows])
-    return made
+    # Else nothing could be worked out of it, and tables of several models would not go together.
+    unknown = [name for name in made if made[name].isna().all()]
+    return made.astype(dict.fromkeys(unknown, float))
 
 
 def new_axes(axes: "Axes | None", size: tuple[float, float]) -> "Axes":

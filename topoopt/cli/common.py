@@ -321,10 +321,13 @@ def check_outputs(*paths: Path | None, inputs: Iterable[Path | str | None] = ())
     ------
     InputError
         If a directory does not exist or takes no files, a path is a directory or may not be
-        written, two outputs are the same file, or an output would overwrite an input.
+        written or is called ``-``, two outputs are the same file, or an output would overwrite an
+        input.
     """
     given = [path for path in paths if path is not None]
     for path in given:
+        if str(path) == "-":
+            raise InputError("output is '-', but files do not go to standard output; name a file")
         if is_directory(path):
             raise InputError(f"output {path} is a directory; give a file name")
         if not is_directory(path.parent):

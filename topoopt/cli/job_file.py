@@ -1,4 +1,4 @@
-"""Job files: a question of `topoopt plan` as a small YAML file, with the options' own names.
+"""Job files: a question of `topoopt plan` as a small file, with the options' own names.
 
 The fields are made of the options themselves, so that neither can drift from the other.
 """
@@ -52,7 +52,8 @@ def read_job_file(context: typer.Context, model: str) -> str:
         type.
     """
     path = Path(model)
-    if path.suffix.lower() not in (".yaml", ".yml"):
+    suffix = path.suffix.lower()
+    if suffix not in (".yaml", ".yml", ".json"):
         return model
     if not exists(path):
         # Else the options that a job file holds would be asked for.
@@ -62,7 +63,8 @@ def read_job_file(context: typer.Context, model: str) -> str:
     from parallelism.reading import parse_yaml, read_text
 
     where = f"job file {model!r}"
-    data = parse_yaml(read_text(path, "job file"), where)
+    text = read_text(path, "job file")
+    data = _of_json(text) if suffix == ".json" else parse_yaml(text, where)
     if not isinstance(data, dict) or not ("model" in data or _asks(data, _names(context))):
         return model  # a model file
     context.meta[_READ] = path
@@ -74,6 +76,18 @@ def read_job_file(context: typer.Context, model: str) -> str:
     context.default_map = {names[key]: value for key, value in values.items() if key != "model"}
     inside = path.parent / values["model"]
     return str(inside) if names_model_file(values["model"]) or is_file(inside) else values["model"]
+
+
+def _of_json(text: str) -> Any:
+    """Return what a JSON file holds if that may be a question; plans have names of options, too."""
+    from parallelism.reading import parse_json
+    from topoopt.plan.document import Document, kind_of
+
+    with suppress(InputError):
+        data = parse_json(text, "job file")
+        if isinstance(data, dict) and "model" in data and kind_of(data) is Document.OTHER:
+            return data
+    return None
 
 
 def _asks(data: Mapping[str, Any], names: Mapping[str, str]) -> bool:

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from codesign_base import InputError
-from codesign_base.arguments import check_number, whole
+from codesign_base.arguments import check_number, python_numbers, whole
 
 # Numbers of a range that counts by one.
 _MOST_COUNTS = 1024
@@ -51,6 +51,7 @@ class Limits:
     ports: int | None = None
 
     def __post_init__(self) -> None:
+        python_numbers(self)
         if self.cost_usd is not None:
             check_number("cost limit in USD", self.cost_usd, "a positive number")
             if not isfinite(self.cost_usd):

@@ -84,8 +84,10 @@ class Grid:
             if not values:
                 raise InputError(f"{name} is empty; give at least one value")
             if name != "bandwidths":
-                instead = f"several whole numbers, such as {example}"
+                instead = f"several whole numbers of at least 1, such as {example}"
                 values = tuple(whole(f"one of {name}", value, instead) for value in values)
+                if min(values) < 1:
+                    raise InputError(f"one of {name} is {min(values)}; give {instead}")
             for value in values:
                 if not (is_number(value) or isinstance(value, str)):
                     raise InputError(f"one of {name} is {told(value)}; give {instead}")
@@ -206,6 +208,7 @@ def explore(
     if store is not None:
         check_path("store", store)
     table = default_prices() if prices is None else prices
+    server_usd, least_gain = float(server_usd), float(least_gain)
     points = grid.points(table, server_usd)
     options = SearchOptions() if options is None else options
     question = question_of(

@@ -1,7 +1,7 @@
 """Studies: one plan for every combination of jobs, clusters and seeds, as a table."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Case:
-    name: str
+    name: Hashable
     asked: PlanQuestion
 
     def file_name(self) -> str:
         """Return the name of the plan's file, which is that of no other question."""
         record, cluster = self.asked.record(), self.asked.cluster
         digest = sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:12]
-        words = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.name)
+        words = "".join(c if c.isalnum() or c in "-_." else "-" for c in str(self.name)[:100])
         return f"{words}-{cluster.servers}x{cluster.degree}-{digest}.json"
 
 
 def sweep(
-    jobs: Job | Mapping[str, Job] | Iterable[Job],
+    jobs: Job | Mapping[Any, Job] | Iterable[Job],
     clusters: Cluster | Iterable[Cluster],
     options: SearchOptions | None = None,
     *,
@@ -146,17 +146,17 @@ def sweep(
     return frame(ended.results[place] for place in range(len(cases)))
 
 
-def _named(jobs: Job | Mapping[str, Job] | Iterable[Job]) -> Iterator[tuple[str, Job]]:
+def _named(jobs: Job | Mapping[Any, Job] | Iterable[Job]) -> Iterator[tuple[Hashable, Job]]:
     if isinstance(jobs, Job):
         jobs = (jobs,)
     needed = "topoopt.Job, such as topoopt.Job(topoopt.models.dlrm())"
     if isinstance(jobs, Mapping):
         named = list(jobs.items())
     else:
-        named = [("", job) for job in several("jobs", jobs, f"one or several {needed}")]
+        named = [(None, job) for job in several("jobs", jobs, f"one or several {needed}")]
     for name, job in named:
         check_kind("one of jobs", job, Job, f"a {needed}")
-        yield name or job.model.name, job
+        yield job.model.name if name is None else name, job
 
 
 def _row(case: _Case, folder: str | Path | None) -> dict[str, Any]:

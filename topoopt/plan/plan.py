@@ -130,11 +130,26 @@ class Plan(Timed):
         """Whether the plan has a schedule, chosen for it alone, that other fabrics have not."""
         return self.search.options.schedule in ("barrier", "auto")
 
-    def relative_time(self, base: Baseline) -> float:
+    def relative_time(self, base: Baseline | str) -> float:
         """Return the time on another fabric over the plan's, both of packets or both fluid.
 
         Where only the plan has a schedule, both are plain.
+
+        Parameters
+        ----------
+        base : Baseline or str
+            One of ``baselines``, or its name there.
+
+        Raises
+        ------
+        InputError
+            If the plan was not compared with a fabric of that name.
         """
+        if isinstance(base, str):
+            if base not in self.baselines:
+                known = ", ".join(self.baselines) or "nothing"
+                raise InputError(f"fabric is {base!r}, but the plan is compared with {known}")
+            base = self.baselines[base]
         if self.scheduled_apart:
             return base.iteration_time_s / self.schedule.plain_time_s
         if self.packet_time_s is None or base.packet_time_s is None:

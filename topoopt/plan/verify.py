@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import check_called
 from topoopt.plan.baseline_checks import check_baselines, check_costs, check_starts
 from topoopt.plan.packet_checks import check_packets
 from topoopt.plan.parallelization_checks import check_parallelization, check_question
@@ -41,7 +42,7 @@ _BUILT: _Stages = ((("ports", check_ports), ("rings", check_rings), ("routes", c
 
 @dataclass(frozen=True)
 class Verification:
-    """What was checked, and what failed.
+    """What was checked, and what failed; as a condition true if nothing did.
 
     Parameters
     ----------
@@ -58,6 +59,10 @@ class Verification:
     checks: tuple[str, ...]
     failures: tuple[str, ...]
     skipped: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether all is as the plan claims."""
+        return self.ok
 
 
 def verify_plan(
@@ -102,6 +107,7 @@ def verify_plan(
     >>> to.verify_plan(replace(plan, bandwidth_tax=0.5)).ok
     False
     """
+    check_called("progress", progress)
     if not isinstance(plan, Plan):
         plan = load_plan(plan)
     found = dict(findings(plan, progress))

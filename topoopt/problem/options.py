@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from codesign_base import InputError
-from codesign_base.arguments import check_kind, check_number, whole
+from codesign_base.arguments import check_kind, check_number, python_numbers, whole
 from parallelism.family import Family
 from topoopt.problem.effort import EFFORTS, Effort
 from topoopt.problem.reconfiguration import Reconfiguration
@@ -148,6 +148,7 @@ class SearchOptions:
     effort: str | None = None
 
     def __post_init__(self) -> None:
+        python_numbers(self)
         if self.steps is not None and self.seconds is not None:
             raise InputError(
                 f"both steps={self.steps} and seconds={self.seconds} are given; give one of them"

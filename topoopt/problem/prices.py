@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind, is_number, several, told
 from parallelism.reading import parse_json, read_text, schema_fault
 from topoopt.problem.fat_tree_sizes import fat_tree_size
 from topoopt.problem.units import BYTES_PER_GBIT
@@ -20,6 +21,14 @@ from topoopt.problem.units import BYTES_PER_GBIT
 COMPONENTS = ("transceiver", "nic", "switch-port", "ocs-port", "patch-panel-port")
 LAYERS = {"patch-panel": "patch-panel-port", "ocs": "ocs-port"}
 PRICES_EXAMPLE = "a table, such as topoopt.problem.prices.load_prices('prices.json')"
+
+
+def _pairs(component: str, points: Any) -> tuple[tuple[float, float], ...]:
+    wanted = "pairs of bytes/s and US dollars"
+    for point in several(f"price table: {component}", points, wanted):
+        if not (isinstance(point, tuple | list) and [*map(is_number, point)] == [True, True]):
+            raise InputError(f"price table: {component} has {told(point)}; give {wanted}")
+    return tuple((float(rate), float(usd)) for rate, usd in points)
 
 
 @dataclass(frozen=True)
@@ -44,12 +53,16 @@ class PriceTable:
     usd: Mapping[str, tuple[tuple[float, float], ...]]
 
     def __post_init__(self) -> None:
+        check_kind("price table: source", self.source, str, "a text")
+        check_kind("price table: usd", self.usd, Mapping, "points by component")
         if set(self.usd) != set(COMPONENTS):
             odd = sorted(set(self.usd) ^ set(COMPONENTS))
             raise InputError(
                 f"price table: {', '.join(odd)} missing or unknown; give {', '.join(COMPONENTS)}"
             )
-        for component, points in self.usd.items():
+        known = {name: _pairs(name, points) for name, points in self.usd.items()}
+        object.__setattr__(self, "usd", known)
+        for component, points in known.items():
             rates = [rate for rate, _ in points]
             if not points or rates != sorted(set(rates)) or rates[0] <= 0:
                 raise InputError(f"price table: {component} needs one or more distinct rates > 0")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from codesign_base import InputError
+from codesign_base.arguments import python_numbers
 from topoopt.problem.units import format_time, parse_time
 
 RECONFIGURABLE = ("sip-ml", "ocs-reconfig")
@@ -38,6 +39,7 @@ class Reconfiguration:
     forwarding: bool = True
 
     def __post_init__(self) -> None:
+        python_numbers(self)
         window = parse_time(self.window, "demand window")
         delay = self.delay_of("ocs-reconfig")
         if delay > window:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from codesign_base import InputError
+from codesign_base.arguments import is_number, python_numbers, told, whole
 from codesign_base.counted import counted
 from topoopt.problem.units import format_bytes
 
@@ -53,6 +54,7 @@ class Schedule:
     microbatches: int = 1
 
     def __post_init__(self) -> None:
+        python_numbers(self)
         for name, value, choices in (
             ("overlap", self.overlap, OVERLAPS),
             ("compute order", self.compute, COMPUTE_ORDERS),
@@ -60,9 +62,10 @@ class Schedule:
         ):
             if value not in choices:
                 raise InputError(f"{name} is {value!r}; choose {', '.join(choices)}")
-        if self.bucket_bytes is not None and not 0.0 < self.bucket_bytes < float("inf"):
-            raise InputError(f"bucket size is {self.bucket_bytes} bytes; give a positive size")
-        if not 1 <= self.microbatches <= MOST_MICROBATCHES:
+        size = self.bucket_bytes
+        if size is not None and not (is_number(size) and 0.0 < size < float("inf")):
+            raise InputError(f"bucket size is {told(size)} bytes; give a positive size")
+        if not 1 <= whole("microbatches", self.microbatches, "a whole number") <= MOST_MICROBATCHES:
             raise InputError(f"microbatches is {self.microbatches}; give 1 to {MOST_MICROBATCHES}")
 
     @classmethod

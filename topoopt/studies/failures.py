@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arguments import whole
 from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
 from parallelism.taskgraph import TaskGraph
@@ -160,7 +161,7 @@ def check_trials(trials: int) -> None:
     ------
     InputError
     """
-    if not 1 <= trials <= MOST_TRIALS:
+    if not 1 <= whole("trials", trials, "a whole number") <= MOST_TRIALS:
         raise InputError(
             f"trials is {trials}; give 1 to {MOST_TRIALS}, beyond which neither mean nor 99th "
             "percentile changes by anything that counts"
@@ -206,6 +207,7 @@ def fail_randomly(
         If a number is out of range.
     """
     check_trials(trials)
+    count = whole("count", count, "a whole number, of what fails in a trial")
     rng = np.random.default_rng(seed)
     draw = random_ports if ports else random_cables
     times: dict[str, list[float]] = {how: [] for how in REPAIRS}

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind, check_path
 from codesign_base.counted import counted
 from codesign_base.paths import exists
 from parallelism.reading import parse_json, read_text
@@ -112,6 +113,9 @@ def replay_fabric(
         If a number is out of range, a word is unknown, an option does not go with the fabric,
         or the fabric has too few servers.
     """
+    check_kind("workload", workload, Workload, "what load_workload returns")
+    if name is not None:
+        check_path("fabric", name)
     if compat is not None and compat not in COMPAT:
         raise InputError(f"compat is {compat!r}; choose {', '.join(COMPAT)} or leave it out")
     transport = Transport(reconnect=compat == "reconnect")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arguments import several, whole
 from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from routing.network import Network
@@ -156,6 +157,8 @@ def after_servers(
     simulated on each wiring; and that of the plan without the replicas that lost a server
     (`fewer_replicas`), whose other servers only forward. Its times are of as many samples.
     """
+    wanted = "several whole numbers, such as (0, 3)"
+    dead = tuple(whole("one of dead", server, wanted) for server in several("dead", dead, wanted))
     alive = survivors_of(job.family.servers, dead).size
     return _without(job, dead, alternatives_on(job, alive, steps, seed), {})
 
@@ -284,6 +287,7 @@ def fail_servers(
             f"{counted(count, 'server is', 'servers are')} to fail of the only one; plan more "
             "servers"
         )
+    count = whole("count", count, "a whole number, of servers that fail in a trial")
     if not 0 < count < servers:
         raise InputError(
             f"{count} of {servers} servers are to fail; give 1 to {servers - 1}, to leave one"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import check_path
 from parallelism.reading import parse_json, read_text
 from parallelism.taskgraph import Group, TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
@@ -94,6 +95,7 @@ def load_workload(path: str | Path) -> Workload:
     InputError
         If the name has another ending, or the file cannot be read or is malformed.
     """
+    check_path("workload", path)
     if Path(path).is_dir():
         if not any(Path(path).glob("*.et")):
             raise InputError(

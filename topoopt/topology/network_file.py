@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from codesign_base.arguments import check_kind, check_path
 from parallelism.reading import read_text
 from routing.network import Network
 from topoopt.topology.graphml import load_graphml, save_graphml
@@ -28,6 +29,7 @@ def load_network(path: str | Path) -> Network:
     InputError
         If the file cannot be read, misses a field or has one that is not known.
     """
+    check_path("network file", path)
     suffix = Path(path).suffix.lower()
     if suffix in _GRAPHML or (
         suffix != ".json" and read_text(path, "network file").lstrip().startswith("<")
@@ -49,6 +51,8 @@ def save_network(network: Network, path: str | Path) -> None:
     InputError
         If the file cannot be written.
     """
+    check_kind("network", network, Network, "a Network, such as load_network returns")
+    check_path("network file", path)
     if Path(path).suffix.lower() in _GRAPHML:
         save_graphml(network, path)
     else:

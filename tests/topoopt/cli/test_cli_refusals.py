@@ -50,6 +50,7 @@ PLAN_ONLY = {
     "chains 0": (("--chains", "0"), "chains is 0"),
     "both budgets": (("--steps", "5", "--seconds", "1"), "both steps=5 and seconds=1.0"),
     "no such directory": (("-o", "none/plan.json"), "directory none does not exist"),
+    "standard output": (("-o", "-"), "output is '-', but files do not go to standard output"),
     "output is a directory": (("-o", "."), "output . is a directory"),
     "no files there": (("-o", "/proc/plan.json"), "/proc takes no new files; choose another path"),
     "traffic directory": (("--save-traffic", "none/t.npz"), "directory none does not exist"),

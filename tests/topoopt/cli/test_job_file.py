@@ -5,6 +5,7 @@ import re
 
 import pytest
 import typer
+import yaml
 from cli_runs import inside, run
 
 from codesign_base import InputError
@@ -57,6 +58,8 @@ def test_a_comparison_does_not_overwrite_a_network_that_it_compares_with(folder)
 def test_a_job_file_asks_what_the_options_ask_and_the_command_line_wins(folder):
     from_file = plan_of("job.yaml", directory=folder)
     assert from_file == plan_of("small.yaml", *FAST, "--confirm", "none", directory=folder)
+    (folder / "job.json").write_text(json.dumps(yaml.safe_load(JOB)))
+    assert plan_of("job.json", directory=folder) == from_file
     assert plan_of("job.yaml", "--degree", "1", directory=folder)["cluster"]["degree"] == 1
     # From elsewhere the model is still looked for beside the job file.
     (folder / "below").mkdir()

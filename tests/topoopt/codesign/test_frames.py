@@ -57,6 +57,20 @@ def test_a_sweep_goes_on_where_it_was_stopped_and_workers_change_nothing(swept, 
     assert seen[-1].best == table.time_s.min()
 
 
+def test_jobs_by_numbers_keep_them_and_have_files(tmp_path):
+    # A mapping by batch size: 0 was taken for no name, and numbers were none of a file.
+    keys = [0, 2.5, ("a", 1), "b/c" * 100]
+    jobs = dict.fromkeys(keys, to.Job(small_dlrm()))
+    table = to.sweep(jobs, CLUSTERS[0], FAST, folder=tmp_path, baselines=())
+    assert table.job.tolist() == keys
+    assert all(to.load_plan(name) for name in table.plan) and table.plan.nunique() == 4
+
+
+def test_what_is_known_of_no_row_is_a_number(swept):
+    *_, table = swept
+    assert (table.tokens_per_s * 1e-6).isna().all()
+
+
 def test_another_question_is_planned_again(swept):
     jobs, folder, _ = swept
     before = set(folder.iterdir())

@@ -1,16 +1,38 @@
 """Arguments of another kind than was meant, in Python."""
 
+from dataclasses import fields, is_dataclass, replace
+from functools import partial
+
 import numpy as np
 import pytest
 from small_plans import shared_plan
 
 import topoopt as to
 from codesign_base.arguments import check_number, is_number, several, whole
+from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.layers import dense
 from parallelism.transformers.choices import Choices
+from parallelism.transformers.implementation import get_stack
+from routing.multicommodity import min_congestion
+from routing.network import Network
+from topoopt.plan.rebuild import rebuild
+from topoopt.problem.prices import PriceTable, default_prices
+from topoopt.problem.reconfiguration import Reconfiguration
+from topoopt.problem.schedule import Schedule
+from topoopt.studies.failures import fail_randomly
+from topoopt.studies.replay import replay_fabric
+from topoopt.studies.server_failures import after_servers, fail_servers
+from topoopt.studies.workload import load_workload
+from topoopt.topology.network_file import load_network, save_network
 
 MODEL = to.models.dlrm(tables=4, batch_per_gpu=32)
+A100 = get_accelerator("a100")
 JOB = to.Job(MODEL)
+USD = default_prices().usd
+TWO = Network.from_links("two", 2, 0, [0, 1], [1, 0], 1e9, 0.0)
+EACH = np.array([[0.0, 1.0], [1.0, 0.0]])
 CLUSTER = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
 FEW = to.SearchOptions(steps=5, confirm="none")
 GRID = {"servers": (4,), "degrees": (1,), "bandwidths": ("100Gbps",)}
@@ -173,6 +195,7 @@ def swept(**given):
         (lambda: to.Grid((True,), (2,), ("100Gbps",)), "one of servers is True", "whole numbers"),
         (lambda: to.Grid((4,), (2.0,), ("100Gbps",)), "one of degrees is 2.0", "whole numbers"),
         (lambda: to.Grid((4,), (np.float64(2),), ("1Gbps",)), "one of degrees is ", "whole num"),
+        (lambda: to.Grid((4,), (0, 2), ("1Gbps",)), "one of degrees is 0", "of at least 1"),
         (lambda: to.Grid((4,), (2,), (True,)), "one of bandwidths is True", "('100Gbps',)"),
         (lambda: to.Limits(ports=True), "port limit is True", "a whole number"),
         (lambda: explored(global_batch=True), "global_batch is True", "a whole number"),
@@ -204,6 +227,30 @@ def swept(**given):
         (lambda: swept(baselines=5), "baselines is 5", "several names"),
         (lambda: swept(prices=5), "prices is 5", "a table"),
         (lambda: swept(progress=5), "progress is 5", "a function"),
+        (lambda: to.verify_plan(shared_plan(), progress=5), "progress is 5", "a function"),
+        (lambda: shared_plan().relative_time("fat-tee"), "fabric is 'fat-tee'", "compared with"),
+        (lambda: get_accelerator(5), "accelerator is 5", "'h100'"),
+        (lambda: get_stack(None), "stack is None", "'nemo'"),
+        (lambda: replace(A100, memory_bytes="80GB"), "memory_bytes is '80GB'", "positive number"),
+        (lambda: replace(A100, fp8_flops=None), "fp8_flops is None", "zero or more"),
+        (lambda: PriceTable(5, USD), "source is 5", "a text"),
+        (lambda: PriceTable("x", 5), "usd is 5", "points by component"),
+        (lambda: PriceTable("x", {**USD, "nic": 5}), "nic is 5", "pairs of bytes/s"),
+        (lambda: PriceTable("x", {**USD, "nic": {"100": 5}}), "nic has '100'", "pairs of bytes/s"),
+        (lambda: PriceTable("x", {**USD, "nic": [(1e9, "5")]}), "nic has (1000000", "US dollars"),
+        (lambda: fail_randomly(None, None, 1.5, 2), "count is 1.5", "whole number"),
+        (lambda: fail_randomly(None, None, 1, "2"), "trials is '2'", "whole number"),
+        (lambda: after_servers(None, 3), "dead is 3", "(0, 3)"),
+        (lambda: after_servers(None, (1.5,)), "one of dead is 1.5", "(0, 3)"),
+        (lambda: fail_servers(rebuild(shared_plan()), 1.0, 2), "count is 1.0", "whole number"),
+        (lambda: min_congestion(TWO, EACH, accuracy="1%"), "accuracy is '1%'", "a fraction"),
+        (lambda: min_congestion(TWO, EACH, start=5), "start is 5", "min_congestion returned"),
+        (lambda: load_workload(5), "workload is 5", PATH),
+        (lambda: replay_fabric(5, "ideal"), "workload is 5", "load_workload"),
+        (lambda: load_network(5), "network file is 5", PATH),
+        (lambda: save_network(5, "x.json"), "network is 5", "load_network"),
+        (lambda: Schedule(bucket_bytes="25MB"), "bucket size is '25MB'", "a positive size"),
+        (lambda: Schedule(microbatches=1.5), "microbatches is 1.5", "a whole number"),
     ],
 )
 def test_another_kind_of_object_is_named_with_what_is_wanted(call, named, wanted):
@@ -219,10 +266,6 @@ def test_a_near_name_of_the_package_is_suggested():
     assert not hasattr(to, "zzz")
 
 
-def test_lists_of_choices_are_tuples():
-    assert Choices(tensor=[1, 2], recompute=["none"]) == Choices(tensor=(1, 2), recompute=("none",))
-
-
 def test_fields_named_as_arguments_are_replaced():
     assert to.load_transformer("gpt2", name="mine").name == "mine"
 
@@ -233,6 +276,83 @@ def test_numbers_are_told_from_what_looks_like_them():
         check_number("rate", 0, "more")
     assert several("counts", range(2), "some") == (0, 1)
     assert type(whole("count", np.int64(3), "some")) is int
+
+
+HALF = np.float32(0.5)
+NUMBERED = {
+    "server": (to.Server, {"gpus": np.int64(2), "intra_bandwidth": np.float32(2**34)}),
+    "roofline": (to.RooflineModel, {"efficiency": HALF, "launch_overhead": np.float32(0)}),
+    "accelerator": (partial(replace, A100), {"memory_bytes": np.float32(2**36)}),
+    "options": (to.SearchOptions, {"steps": np.int64(5), "memory_bytes": np.float32(2**30)}),
+    "seconds": (to.SearchOptions, {"seconds": HALF, "workers": np.int8(2)}),
+    "prices": (partial(PriceTable, "x"), {"usd": {**USD, "nic": ((1e9, HALF),)}}),
+    "limits": (to.Limits, {"cost_usd": np.int64(9), "ports": np.int32(8)}),
+    "cluster": (to.Cluster, {"servers": np.int64(4), "degree": np.uint8(2), "bandwidth": "1Gbps"}),
+    "reconfiguration": (Reconfiguration, {"delay": np.float32(2**-10), "window": HALF}),
+    "schedule": (Schedule, {"bucket_bytes": np.float32(8), "microbatches": np.int64(2)}),
+    "stack": (partial(replace, get_stack("nemo")), {"sending": HALF, "gradient_bytes": np.int8(4)}),
+    "transformer": (partial(to.load_transformer, "llama3-8b"), {"layers": np.int64(3)}),
+    "model": (to.models.dlrm, {"tables": np.int64(3), "rows": np.int32(9)}),
+    "preset": (partial(to.models.get_model, "dlrm-16"), {"tables": np.int64(3)}),
+    "graph": (partial(to.models.get_model, "gpt2"), {"batch_per_gpu": np.int64(3)}),
+}
+
+
+def numbers_of(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if is_dataclass(value):
+        value = [getattr(value, each.name) for each in fields(value)]
+    if isinstance(value, list | tuple):
+        return [number for one in value for number in numbers_of(one)]
+    return [value] if is_number(value) else []
+
+
+def test_graphs_of_one_s_own_take_numbers_of_numpy():
+    built = GraphBuilder("mine", np.int64(8), element_bytes=np.int32(2))
+    dense(built, "layer", built.input(4), 4)
+    graph = built.build()
+    assert type(graph.batch_per_gpu) is type(graph.element_bytes) is int
+
+
+@pytest.mark.parametrize("kind", NUMBERED)
+def test_numbers_of_numpy_become_those_of_python(kind):
+    # Files of plans cannot hold others, which was found when the search was over.
+    make, given = NUMBERED[kind]
+    made = make(**given)
+    assert not [n for n in numbers_of(made) if isinstance(n, np.generic)]
+    plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in given.items()}
+    assert made == make(**plain)
+
+
+def test_a_plan_asked_for_in_numbers_of_numpy_can_be_saved(tmp_path):
+    server = to.Server(gpus=np.int64(2))
+    compute = to.RooflineModel(server, efficiency=HALF)
+    plan = to.co_optimize(to.Job(MODEL, server=server, compute=compute), CLUSTER, FEW, baselines=())
+    plan.save(tmp_path / "plan.json")
+    assert to.load_plan(tmp_path / "plan.json") == plan
+
+
+def test_a_grid_priced_in_numbers_of_numpy_has_a_store(tmp_path):
+    found = explored(options=FEW, server_usd=np.float32(10), store=tmp_path / "store.json")
+    assert type(found.designs[0].point.cost_usd) is float
+
+
+@pytest.mark.parametrize("kind", [list, np.array, iter])
+def test_choices_are_any_series(kind):
+    assert Choices(tensor=kind([1, 2])) == Choices(tensor=(1, 2))
+    assert Choices(recompute=["none"]) == Choices(recompute=("none",))
+
+
+def test_a_fabric_compared_with_is_known_by_its_name():
+    plan = shared_plan()
+    for name, base in plan.baselines.items():
+        assert plan.relative_time(name) == plan.relative_time(base)
+
+
+def test_a_verdict_is_a_condition():
+    assert to.verify_plan(shared_plan())
+    assert not to.verify_plan(replace(shared_plan(), bandwidth_tax=0.5))
 
 
 def test_whole_numbers_of_numpy_are_whole_numbers():

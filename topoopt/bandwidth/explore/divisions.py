@@ -215,11 +215,12 @@ def transformer_divisions(
     room = ACCELERATOR.memory_bytes if memory is None else memory
     parameters = model.layers * sum(matrix_parameters(model)) + model.vocabulary * model.hidden
     found, smallest = [], inf
+    each = counted(f"{replica.microbatch / replica.tensor:g}", "sequence")
     within = "without a limit of memory" if room == inf else f"within {room / 1e9:g} GB"
     note = (
         f"{model.name}: {counted(model.layers, 'block')} of {model.hidden}, sequence "
-        f"{model.sequence} ({model.source}); {replica.microbatch / replica.tensor:g} sequences an "
-        f"NPU in every design, 2-byte elements on {ACCELERATOR.name}; 16 bytes a parameter, 12 of "
+        f"{model.sequence} ({model.source}); {each} an NPU in every "
+        f"design, 2-byte elements on {ACCELERATOR.name}; 16 bytes a parameter, 12 of "
         f"them spread over the replicas, {within}; one sequence a microbatch"
     )
     for stages in (s for s in divisors(model.layers) if npus % s == 0):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -241,7 +241,8 @@ def _free_degree(
             wanted, degree, bandwidth, latency=latency, ports=ports, surplus="rings",
             selection=selection, placement=placement,
         )  # fmt: skip
-        return BuiltFabric(name, found.network, degree, 0, found.rings, both_ways)
+        network = replace(found.network, name=name)
+        return BuiltFabric(name, network, degree, 0, found.rings, both_ways)
     if name in ("cayley", "annealed"):
         build_ringed = cayley if name == "cayley" else annealed
         network, rings = build_ringed(servers, degree, bandwidth, latency, ports, seed)

@@ -156,6 +156,7 @@ def test_divisions_keep_the_global_batch_and_fit_in_memory():
     inner = [[axis for axis in order if axis != "data"] for order in orders["TP 256 x DP 1 x PP 4"]]
     assert inner == [["tensor", "pipeline"], ["pipeline", "tensor"]]
     assert [w.label for w in builtin_divisions("dlrm", 64)] == ["TP 1 x DP 64"]
+    assert "; 1 sequence an NPU in every" in builtin_divisions("gpt-3", 64)[0].workload.notes[0]
     assert len(builtin_divisions("resnet-50", 64)) > 2
 
 
