@@ -194,7 +194,6 @@ LOADED_LATE = {
         "topoopt.fabric.symmetry_kernels",
         "topoopt.fabric.packet_kernels",
         "topoopt.fabric.packet_queue_kernels",
-        "topoopt.fabric.packet_window_kernels",
         "topoopt.fabric.varying_kernels",
         "topoopt.plan.rebuild",
         "topoopt.topology.annealed_kernels",

@@ -102,7 +102,7 @@ class Message:
     window: float = 0.0
     alpha: float | None = None  # None: slow start
     seen: int = 0
-    marked: int = 0
+    marked: float = 0.0
     due: float = 0.0
     rounds: int = 0
     times: int = 0  # announced
@@ -122,7 +122,7 @@ class Train:
     packets: int
     tail: float
     hop: int = 0
-    marked: bool = False
+    marked: int = 0
     last: int | None = None  # its last link, once it is there
     copy: bool = False
     sent: float = 0.0
@@ -266,8 +266,7 @@ class _Simulation:
         Only the order of packet trains that arrive at one instant depends on the slots.
         """
         window = max(self.way.initial_window, int(m.window)) + self.way.train_packets
-        most = min(m.left, window) // self.way.train_packets + 3
-        self.have_slots(most)
+        self.have_slots(min(m.left, 2 * window // self.way.train_packets) + 3)
 
     def have_slots(self, most: int) -> None:
         while len(self.slots) < most:
@@ -277,14 +276,16 @@ class _Simulation:
     def fill(self, m: Message) -> bool:
         """Send what the window allows; whether all is sent and its arrival known."""
         over = False
-        worth = min(self.way.train_packets // 2 + 1, max(int(m.window) // 8, 1))
+        # In as many trains as a first window.
+        most = int(m.window * self.way.train_packets) // self.way.initial_window
+        most = max(min(most, self.way.train_packets), 1)
         while m.left:
             room = int(m.window) - m.unheard
             if m.unheard == 0:
                 room = max(room, 1)
-            elif room < min(worth, m.left):
+            elif room < min(max(most // 3, 1), m.left):
                 break  # too little to be worth a train
-            length = min(room, m.left, self.way.train_packets)
+            length = min(room, m.left, most)
             over |= self.send(m, min(length, m.again or length))
         return over
 
@@ -362,9 +363,16 @@ class _Simulation:
         return all_sent and m.coming == 0
 
     def leave(self, train: Train, link: int) -> None:
-        """Mark a train that has left a long queue behind."""
-        if self.free[link] - self.now > self.marks_above[link]:
-            train.marked = True
+        """Mark the packets of a train that leave a long queue behind them.
+
+        Its first packet is here, or its middle one at the end of its way.
+        """
+        beyond = (self.free[link] - self.now - self.marks_above[link]) * self.rate[link]
+        beyond /= self.packet
+        if train.last is not None:
+            beyond += (train.packets - 1) / 2
+        if beyond > 0:
+            train.marked = max(train.marked, min(ceil(beyond), train.packets))
             self.marks += 1
 
     def hear(self, slot: int) -> None:
@@ -379,21 +387,28 @@ class _Simulation:
         else:
             m.unheard -= train.packets
             m.stale -= train.packets
-        m.seen += train.packets
         if train.marked:
-            m.marked += train.packets
             m.alpha = m.alpha or 0.0
             m.limit = min(m.limit, m.window)
-        slow = max(min(train.packets, m.limit - m.window), 0.0)
-        m.window += slow
-        m.window += (train.packets - slow) / m.window
-        if m.seen >= m.due:
-            if m.alpha is not None:
-                m.alpha = m.alpha * (1 - 1 / 16) + m.marked / m.seen / 16
-                m.window = max(1.0, m.window * (1 - m.alpha / 2))
-                m.limit = m.window
-            m.seen = m.marked = 0
-            m.due = m.window
+        come = 0
+        while come < train.packets:
+            # Up to the packet with which the window ends.
+            before, first = m.window, come
+            while come < train.packets:
+                come, m.seen = come + 1, m.seen + 1
+                if m.seen >= m.due:
+                    break
+            m.marked += (come - first) * (train.marked / train.packets)
+            slow = max(min(come - first, m.limit - before), 0.0)
+            m.window += slow
+            m.window += (come - first - slow) / m.window
+            if m.seen >= m.due:
+                if m.alpha is not None:
+                    m.alpha = m.alpha * (1 - 1 / 16) + m.marked / m.seen / 16
+                    m.window = max(1.0, m.window * (1 - m.alpha / 2))
+                    m.limit = m.window
+                m.seen, m.marked = 0, 0.0
+                m.due = m.window
 
     def understand(self, m: Message, train: Train) -> None:
         """Cumulative acknowledgements: what was to be sent again may be among them."""

@@ -33,10 +33,10 @@ from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.seeds import SEEDS
 
 PACKET_MODEL = "packet-4"
-_RANKED = Transport(reconnect=True)
+_RANKED = Transport(reconnect=True, train_packets=64)
 # What long trains rank first may be first by chance: some plans take one of two courses, which
 # packet trains of several lengths show. Of many servers, or much traffic, short ones take minutes.
-_SHORT_TRAINS, _LONG_TRAINS = (16, 8, 4), (32, 24, 16)
+_SHORT_TRAINS, _LONG_TRAINS = (32, 24, 16), (64, 48, 32)
 # Much is what takes more events than this in short trains. On many servers an iteration is first
 # simulated in trains of this length; of what takes fewer events so, the other copies count.
 _LONGEST_TRAIN, _FEW_EVENTS = 128, 4_000_000
