@@ -14,7 +14,7 @@ from codesign_base import InputError
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer, search_tolerance
-from topoopt.fabric import score
+from topoopt.fabric import Transport, score
 from topoopt.fabric.jitter import Jitter
 from topoopt.fabric.packets import expected_events, run_packets
 from topoopt.plan.plan import parse_plan
@@ -228,8 +228,10 @@ def test_simulations_end_after_so_many_events(chosen):
     assert run_packets(built.fabric, built.tasks(), most_events=whole.events).makespan < np.inf
     cut = run_packets(built.fabric, built.tasks(), most_events=whole.events - 1)
     assert cut.makespan == np.inf and cut.events == whole.events - 1
-    expected = expected_events(built.fabric, built.tasks())
-    assert whole.events / 4 < expected < 4 * whole.events
+    # Windows are small where flows contend, and trains as short as a packet at worst.
+    single = replace(built.fabric, transport=Transport(train_packets=1))
+    least, most = (expected_events(fabric, built.tasks()) for fabric in (built.fabric, single))
+    assert least < whole.events < most
 
 
 def test_what_has_no_packet_time_does_not_lose_to_what_is_slower(many, chosen, monkeypatch):

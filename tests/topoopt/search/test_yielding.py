@@ -124,10 +124,15 @@ def test_the_last_layers_alone_are_data_parallel_where_gradients_take_long():
     assert dlrm(6, 64, 8).packet_time_s < 0.068
 
 
+def test_the_last_layers_may_be_on_few_servers_again():
+    """Where the last ones are data-parallel on all servers, this takes 118 ms."""
+    assert dlrm(6, 128, 6).packet_time_s < 0.105
+
+
 def test_the_pair_that_is_fastest_if_transfers_yield_is_confirmed_too():
-    """What one copy in packet trains likes best took 119.6 ms in others, one server alone 111.3."""
-    job = to.Job(to.models.dlrm(tables=6, batch_per_gpu=128))
-    cluster = to.Cluster(servers=6, degree=4, bandwidth="25Gbps")
+    """One copy in long packet trains likes another best, and may do so by chance."""
+    job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=64))
+    cluster = to.Cluster(servers=6, degree=3, bandwidth="40Gbps")
     options = to.SearchOptions(effort="quick").settled("operators", 6)
     search = OperatorSearch(Problem(job.family(6), cluster, options))
     result = search.run()
