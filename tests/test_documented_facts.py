@@ -271,8 +271,8 @@ def test_the_table_of_commands_has_the_titles_and_the_order_of_the_program():
 def test_pages_repeat_the_largest_errors_on_published_runs():
     (row,) = (cells for cells in rows("validate.md", "| family | cases") if cells[0] == "all")
     fluid, packet = (f"{float(cell.split()[4]):.3g}" for cell in row[2:])
-    assert (fluid, packet) == ("12.8", "1.52")
-    packet = packet[:3]
+    assert (fluid, packet) == ("12.8", "1.55")
+    packet = "1.6"
     pages = {
         name: " ".join((DOCS / name).read_text().split())
         for name in ("../README.md", "fabric-model.md", "results.md")
