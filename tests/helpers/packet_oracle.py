@@ -367,8 +367,8 @@ class _Simulation:
 
         Its first packet is here, or its middle one at the end of its way.
         """
-        beyond = (self.free[link] - self.now - self.marks_above[link]) * self.rate[link]
-        beyond /= self.packet
+        each = self.packet / self.rate[link]
+        beyond = (self.free[link] - self.now - self.marks_above[link]) / each
         if train.last is not None:
             beyond += (train.packets - 1) / 2
         if beyond > 0:
