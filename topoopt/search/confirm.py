@@ -33,13 +33,16 @@ from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.seeds import SEEDS
 
 PACKET_MODEL = "packet-4"
-_RANKED = Transport(reconnect=True, train_packets=64)
 # What long trains rank first may be first by chance: some plans take one of two courses, which
 # packet trains of several lengths show. Of many servers, or much traffic, short ones take minutes.
-_SHORT_TRAINS, _LONG_TRAINS = (32, 24, 16), (64, 48, 32)
-# Much is what takes more events than this in short trains. On many servers an iteration is first
-# simulated in trains of this length; of what takes fewer events so, the other copies count.
-_LONGEST_TRAIN, _FEW_EVENTS = 128, 4_000_000
+_RANKING_TRAIN = 64
+_SHORT_TRAINS, _LONG_TRAINS = (32, 24, 16), (128, 96, 64)
+# Much is what is expected to take more events than this in the shortest of these trains; where it
+# contends, it takes some ten times as many.
+_MUCH_EVENTS = 1_000_000
+# On many servers an iteration is first simulated in the longest trains; of what takes fewer events
+# than this so, the other copies count.
+_FEW_EVENTS = 4_000_000
 MOST_EVENTS = 100_000_000
 """Events beyond which an iteration on many servers has no packet time: some ten seconds."""
 NO_PACKET_TIME = (
@@ -91,9 +94,21 @@ def packet_time(problem: Problem[Family[P]], pair: Pair[P], limit: float = float
     float
         Seconds.
     """
-    fabric = replace(pair.fabric, transport=_RANKED)
     tasks = _ordered(problem, pair)
+    length = _LONG_TRAINS[0] if _takes_long(pair.fabric, tasks) else _RANKING_TRAIN
+    fabric = _in_trains(pair.fabric, length)
     return jittered(fabric, tasks, 1, model="packet", seed=problem.seed, limit=limit).mean
+
+
+def _in_trains(fabric: Fabric, length: int) -> Fabric:
+    """Return the fabric with new connections in every round, in trains of so many packets."""
+    return replace(fabric, transport=Transport(reconnect=True, train_packets=length))
+
+
+def _takes_long(fabric: Fabric, tasks: TaskGraph) -> bool:
+    """Whether simulations in short trains would take long."""
+    many = fabric.network.hosts > PACKET_SERVERS
+    return many or expected_events(_in_trains(fabric, _SHORT_TRAINS[-1]), tasks) > _MUCH_EVENTS
 
 
 def confirmed_times(
@@ -114,7 +129,7 @@ def confirmed_times(
         Where the mean is known to be more than this many seconds, or the first copy takes
         `_HOPELESS` times as long, the copies left take infinitely long.
     ranked : float, optional
-        Seconds of one copy of these tasks and this seed in long trains, if that is known.
+        What `packet_time` says of these tasks and this seed, if that is known, in seconds.
 
     Returns
     -------
@@ -122,37 +137,33 @@ def confirmed_times(
         Of `PACKET_RUNS` runs, with the events of long simulations; on many servers of a single one
         where that takes long, and None where it would take more than `MOST_EVENTS`.
     """
-    lengths, events, tasks = _SHORT_TRAINS, 0, whole_tasks(tasks)
-    if fabric.network.hosts <= PACKET_SERVERS:
-        short = Transport(reconnect=True, train_packets=_SHORT_TRAINS[0])
-        expected = expected_events(replace(fabric, transport=short), tasks)
-        if expected > _FEW_EVENTS:
-            lengths = _LONG_TRAINS
-            events = int(expected * sum(_SHORT_TRAINS[0] / length for length in lengths))
-    else:
-        long = replace(fabric, transport=Transport(reconnect=True, train_packets=_LONGEST_TRAIN))
-        if _CONTENDED * expected_events(long, tasks) > MOST_EVENTS:
+    events, tasks = 0, whole_tasks(tasks)
+    lengths = _LONG_TRAINS if _takes_long(fabric, tasks) else _SHORT_TRAINS
+    first = _in_trains(fabric, lengths[0])
+    if fabric.network.hosts > PACKET_SERVERS:
+        if _CONTENDED * expected_events(first, tasks) > MOST_EVENTS:
             return None
-        run = run_packets(long, tasks, seed=seed, most_events=MOST_EVENTS)
+        run = run_packets(first, tasks, seed=seed, most_events=MOST_EVENTS)
         if run.makespan == np.inf:
             return None
         if run.events > _FEW_EVENTS:
             return Jitter(np.array([run.makespan]), run.events)
-        lengths, events = _LONG_TRAINS, (1 + 2 * PACKET_RUNS) * run.events
+        events = (1 + 2 * PACKET_RUNS) * run.events
+    elif lengths == _LONG_TRAINS:
+        expected = expected_events(first, tasks)
+        events = int(expected * sum(lengths[0] / length for length in lengths))
     times = np.full(len(lengths), np.inf)
     least = busiest(fabric, tasks) if limit < np.inf else 0.0
     for copy, length in enumerate(lengths):
-        truer = replace(fabric, transport=Transport(reconnect=True, train_packets=length))
         others = times[:copy].sum() + (len(lengths) - copy - 1) * least
         most = len(lengths) * limit - others
         if copy == 0:
             most = min(most, _HOPELESS * limit)
-        if copy == 0 and ranked is not None and truer.transport == _RANKED:
+        if copy == 0 and ranked is not None and lengths == _LONG_TRAINS:
             times[copy] = ranked if ranked <= most * ROUNDED_UP else np.inf
         else:
-            copies = jittered(
-                truer, tasks, 1, model="packet", seed=(seed + copy) % SEEDS, limit=most
-            )
+            truer, number = _in_trains(fabric, length), (seed + copy) % SEEDS
+            copies = jittered(truer, tasks, 1, model="packet", seed=number, limit=most)
             times[copy] = copies.mean
         if times[copy] == np.inf:
             break
