@@ -41,6 +41,7 @@ def test_what_a_task_graph_file_cannot_say_is_written_as_a_network(tmp_path):
     assert isinstance(done.exception, InputError)
     assert "one route a pair; write the network alone (.json, .graphml)" in str(done.exception)
     assert names(tmp_path) == ["traces"]
+    assert "wiring" in done.stdout  # which is said before a file is refused
     assert inside("wire", tmp_path / "traces", *options, "-o", tmp_path / "w.json").exit_code == 0
 
 
