@@ -281,9 +281,9 @@ class _Simulation:
         most = max(min(most, self.way.train_packets), 1)
         while m.left:
             room = int(m.window) - m.unheard
-            if m.unheard == 0:
+            if m.unheard <= 0:
                 room = max(room, 1)
-            elif room < min(max(most // 3, 1), m.left):
+            elif room < min(max(min(most, int(m.window)) // 3, 1), m.left):
                 break  # too little to be worth a train
             length = min(room, m.left, most)
             over |= self.send(m, min(length, m.again or length))

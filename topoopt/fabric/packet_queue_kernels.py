@@ -164,10 +164,10 @@ def fill_window(way: UnderWay, message: int, now: float, longest: int, first: in
     table, moment = way.table, way.moment
     over = False
     most = longest_now(moment[message, WINDOW], longest, first)
-    least = max(most // 3, 1)
+    least = max(min(most, int(moment[message, WINDOW])) // 3, 1)
     while table[message, LEFT] > 0:
         room = np.int64(moment[message, WINDOW]) - table[message, FLYING]
-        if table[message, FLYING] == 0:
+        if table[message, FLYING] <= 0:  # what was given up may be heard of later
             room = max(room, 1)
         elif room < min(least, table[message, LEFT]):
             break
