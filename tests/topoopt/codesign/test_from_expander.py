@@ -8,7 +8,7 @@ from topoopt.codesign import once
 
 @pytest.mark.parametrize(
     ("name", "servers", "bandwidth", "confirm"),
-    [("vgg16-16", 4, "10Gbps", "packet"), ("dlrm-16", 5, "25Gbps", "packet"),
+    [("dlrm-16", 6, "10Gbps", "packet"), ("dlrm-16", 5, "25Gbps", "packet"),
      ("dlrm-16", 4, "100Gbps", "none")],
 )  # fmt: skip
 def test_what_is_faster_on_the_expander_is_taken_over(
