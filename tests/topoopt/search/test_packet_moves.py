@@ -204,7 +204,7 @@ def test_an_interrupted_plan_is_the_best_by_trains():
     assert plan.search.interrupted and plan.packet_time_s is None
     rebuilt = rebuild(plan)
     tasks = rebuilt.tasks()
-    fabric = replace(rebuilt.fabric, transport=Transport(reconnect=True))
+    fabric = replace(rebuilt.fabric, transport=Transport(reconnect=True, train_packets=64))
     assert jittered(fabric, tasks, 1, seed=0).mean == trains[-1]
     assert verify_plan(plan).ok
     whole = planned(JOB, CLUSTER, effort="quick", **question)
