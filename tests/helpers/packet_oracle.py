@@ -281,7 +281,7 @@ class _Simulation:
         most = max(min(most, self.way.train_packets), 1)
         while m.left:
             room = int(m.window) - m.unheard
-            if m.unheard <= 0:
+            if m.unheard == 0:
                 room = max(room, 1)
             elif room < min(max(min(most, int(m.window)) // 3, 1), m.left):
                 break  # too little to be worth a train
@@ -385,8 +385,9 @@ class _Simulation:
         if train.times == m.times:
             self.understand(m, train)
         else:
-            m.unheard -= train.packets
-            m.stale -= train.packets
+            counted = min(train.packets, m.stale)
+            m.unheard -= counted
+            m.stale -= counted
         if train.marked:
             m.alpha = m.alpha or 0.0
             m.limit = min(m.limit, m.window)

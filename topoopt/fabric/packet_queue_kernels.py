@@ -133,7 +133,7 @@ def longest_now(window: float, longest: int, first: int) -> int:
     """Return how many packets go together: of any window as large a part as of a first one.
 
     Windows of a few packets are what a transfer has beside AllReduces, and what becomes of them
-    hangs on which of their packets are marked.
+    depends on which of their packets are marked.
     """
     return max(min(int(window * longest) // first, longest), 1)
 
@@ -167,7 +167,7 @@ def fill_window(way: UnderWay, message: int, now: float, longest: int, first: in
     least = max(min(most, int(moment[message, WINDOW])) // 3, 1)
     while table[message, LEFT] > 0:
         room = np.int64(moment[message, WINDOW]) - table[message, FLYING]
-        if table[message, FLYING] <= 0:  # what was given up may be heard of later
+        if table[message, FLYING] == 0:
             room = max(room, 1)
         elif room < min(least, table[message, LEFT]):
             break

@@ -51,8 +51,10 @@ def acknowledge(way: UnderWay, train: int, now: float) -> None:
     if trains[train, TIME] == way.table[message, TIMES]:
         heard(way, message, train, now)
     else:
-        way.table[message, FLYING] -= length
-        way.table[message, STALE] -= length
+        # What was given up before it was announced anew is not counted any more.
+        counted = min(length, way.table[message, STALE])
+        way.table[message, FLYING] -= counted
+        way.table[message, STALE] -= counted
     marked = float(trains[train, MARK]) / length
     if marked > 0.0:
         moment[message, ALPHA] = max(moment[message, ALPHA], 0.0)

@@ -158,7 +158,7 @@ test_many_equal_the_plain_simulation = pytest.mark.slow(
 
 
 def test_what_was_given_up_and_is_heard_of_later_holds_nothing_up() -> None:
-    """Found by the property above: fewer than no packets under way, and a window of a few."""
+    """Found by the property above: less than nothing was counted as under way."""
     equals_the_plain_simulation(124462, 0)
 
 
