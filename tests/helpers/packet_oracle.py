@@ -474,7 +474,13 @@ class _Simulation:
                 self.arrived(m)
         elif kind == TRAIN:
             m = self.trains[number].message
-            if self.trains[number].last is None:
+            train = self.trains[number]
+            if train.copy and train.hop >= len(m.path):
+                # The receiver has had it, and its message goes a shorter way now.
+                del self.trains[number]
+                self.slots.append(number)
+                over = False
+            elif train.last is None:
                 over = self.forward(number)
             else:
                 self.hear(number)

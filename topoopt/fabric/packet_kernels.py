@@ -390,8 +390,7 @@ def _run_events(
                 # Perhaps one of the round before, while the next is being announced.
                 opens = table[message, HOP] > table[message, HOPS]
             else:
-                pass_link(way, train, now)
-                over = forward(way, train, now)
+                over = pass_link(way, train, now) and forward(way, train, now)
         if code < base or code >= first_train:
             if opens and table[message, LEFT] > 0:
                 over = fill_window(way, message, now, longest_train, window)

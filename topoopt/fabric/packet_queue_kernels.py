@@ -256,15 +256,19 @@ def forward(way: UnderWay, train: int, now: float) -> bool:
 
 
 @inner_kernel
-def pass_link(way: UnderWay, train: int, now: float) -> None:
-    """Let a train reach the end of a link that is not its last."""
+def pass_link(way: UnderWay, train: int, now: float) -> bool:
+    """Let a train reach the end of a link that is not its last; whether it goes on from there."""
     trains = way.trains
     if trains[train, COPY] == 1:
         # What went before has arrived, and its message may have taken another path since.
         message, hops = trains[train, OF], trains[train, AT]
+        if hops >= way.table[message, HOPS]:
+            release(way, train)
+            return False
         trains[train, ON] = way.paths[message, hops - 1]
         trains[train, NEXT] = way.paths[message, hops]
     mark(way, train, now)
+    return True
 
 
 @inner_kernel

@@ -162,6 +162,11 @@ def test_what_was_given_up_and_is_heard_of_later_holds_nothing_up() -> None:
     equals_the_plain_simulation(124462, 0)
 
 
+def test_what_goes_twice_ends_where_the_new_way_of_its_message_does() -> None:
+    """Found by the property above: on its way when the next round drew a path of fewer links."""
+    equals_the_plain_simulation(9331274, 0)
+
+
 # --- closed forms ---------------------------------------------------------------------------
 
 
