@@ -113,7 +113,8 @@ def relieve_paths(
             if not _meets(first, met, paths):
                 continue
             left -= 1
-            kept_load[:] = load
+            for link in range(load.size):  # slices would compile what words numpy's errors
+                kept_load[link] = load[link]
             kept[0], changed[0], count = paths[first], first, 0
             if _route(
                 first, demand[first], scale, top, offsets, source, target, transit, toward,
@@ -139,7 +140,8 @@ def relieve_paths(
             if new < least * (1.0 - _LEAST_GAIN):
                 least, gained = new, True
                 continue
-            load[:] = kept_load
+            for link in range(load.size):
+                load[link] = kept_load[link]
             for place in range(count - 1, -1, -1):
                 paths[changed[place]] = kept[place]
 

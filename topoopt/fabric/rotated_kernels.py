@@ -67,7 +67,7 @@ def orbit_loads(
         while turns < turn[row]:
             for link in range(orbit.size):
                 moved[link] = own[image[link]]
-            own[:] = moved
+            own, moved = moved, own
             turns += 1
         longest = -1.0
         for entry in range(begin[row], end[row]):

@@ -1,7 +1,9 @@
 """Search over layouts, the places of their ranks, topologies and routings together."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from itertools import zip_longest
+from typing import TypeVar
 
 from codesign_base import InfeasibleError
 from codesign_base.counted import counted
@@ -20,7 +22,9 @@ from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.problem.effort import EFFORTS
 from topoopt.search.crossed import crossed
 from topoopt.search.finalists import FINALISTS, finalists
+from topoopt.search.further_layouts import data_across, for_fabric, of_depth
 from topoopt.search.placed_times import (
+    Compared,
     Fastest,
     Placed,
     by_hops,
@@ -32,7 +36,7 @@ from topoopt.search.placed_times import (
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
-from topoopt.search.survey import Candidate, Survey, data_across, diverse, of_depth, survey
+from topoopt.search.survey import Candidate, Survey, diverse, survey
 
 # Placed layouts that a topology is built for; further ones until wirings have taken so much work,
 # which is all of them on dozens of servers; those that need at most this share of the best time on
@@ -50,6 +54,8 @@ _REORDERED = 12
 # Pairs whose routes are improved where packet trains choose.
 _ROUTED = 4
 
+_Item = TypeVar("_Item")
+
 
 def _twins(candidates: Sequence[Candidate]) -> dict[Layout, Candidate]:
     """Return for layouts those that differ in nothing but the layers of their parts."""
@@ -58,6 +64,15 @@ def _twins(candidates: Sequence[Candidate]) -> dict[Layout, Candidate]:
         found.setdefault(replace(each.layout, stage_layers=()), []).append(each)
     pairs = [each for each in found.values() if len(each) == 2]
     return {a.layout: b for one, other in pairs for a, b in ((one, other), (other, one))}
+
+
+def _in_turn(first: Iterable[_Item], second: Iterable[_Item]) -> Iterator[_Item]:
+    """Yield both in turn, each the first of two every other time, until both have ended.
+
+    So each half of those that two processes try has as many of both.
+    """
+    for turn, two in enumerate(zip_longest(first, second)):
+        yield from (each for each in two[:: -1 if turn % 2 else 1] if each is not None)
 
 
 def _least_s(pairs: list[Pair[Placement]]) -> float:
@@ -110,7 +125,8 @@ class LayoutSearch:
         self.skipped: dict[Layout, None] = {}
         self.twins: dict[Layout, Candidate] = {}
         self._least: Task | None = None
-        self._compared: list[list[Task]] = []
+        self._candidates: tuple[Candidate, ...] = ()
+        self._compared: list[Compared] = []
 
     def bound(self) -> Bound | None:
         """Return the bound over all layouts and placements, once `run` has looked at these."""
@@ -146,7 +162,7 @@ class LayoutSearch:
         found = survey(self.problem, self.second, lambda *at: report("layouts", *at))
         self._least = found.least
         chosen, always = self._chosen(found)
-        self.twins = _twins(found.candidates)
+        self._candidates, self.twins = found.candidates, _twins(found.candidates)
         pairs: list[Pair[Placement]] = []
         wired, unsimulated, interrupted = 0, 0, False
         tried = set[Placed]()
@@ -362,7 +378,7 @@ class LayoutSearch:
         number: int,
         progress: ProgressCallback | None = None,
     ) -> BestOnBaseline[Placement]:
-        """Simulate the placed layouts on another fabric, those fastest on the ideal switch first.
+        """Return which of the placed layouts is fastest on another fabric.
 
         Parameters
         ----------
@@ -377,11 +393,12 @@ class LayoutSearch:
         -------
         BestOnBaseline
         """
-        halves: list[Fastest] = [half.result(hear=True) for half in self._compared[number]]
+        compared = self._compared[number]
+        halves: list[Fastest] = [half.result(hear=True) for half in compared.halves]
         bounded, time, which = min(halves)
         if progress:
             progress(Progress(base.fabric.name, 1, 1, time))
-        return BestOnBaseline(self._tried()[which][0], time, bounded)
+        return BestOnBaseline(compared.placed[which][0], time, bounded)
 
     def compare_with(self, bases: Sequence[BaselineFabric]) -> None:
         """Begin what `best_on` returns for several fabrics.
@@ -391,8 +408,8 @@ class LayoutSearch:
         bases : sequence of BaselineFabric
             By their numbers.
         """
-        fabrics, budget = [base.fabric for base in bases], self.problem.baseline_work
-        self._compared = compared_on(self.second, fabrics, self._tried(), budget)
+        tried = [(base.fabric, self._tried(base.fabric)) for base in bases]
+        self._compared = compared_on(self.second, tried, self.problem.baseline_work)
 
     def origin_of(self, placement: Placement, result: SearchResult[Placement]) -> str:
         """Say where a placed layout comes from: "plan" or "search".
@@ -412,8 +429,6 @@ class LayoutSearch:
     def fastest_on(self, fabric: AnyFabric) -> tuple[Placement, float]:
         """Return which of the placed layouts is fastest on a fabric, and its seconds.
 
-        Those that resemble ``like`` come first, then those fastest on the ideal switch.
-
         Parameters
         ----------
         fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
@@ -423,18 +438,28 @@ class LayoutSearch:
         placement : Placement
         time : float
         """
-        tried, work = self._tried(), float("inf")
+        tried, work = self._tried(fabric), float("inf")
         found = fastest_on(self.problem, fabric, tried, range(len(tried)), work, work)
         return tried[found.number][0], found.time
 
-    def _tried(self) -> list[tuple[Placement, float]]:
-        """Return the placed layouts that are tried on other fabrics, in order.
+    def _tried(self, fabric: AnyFabric) -> list[tuple[Placement, float]]:
+        """Return the placed layouts that are tried on another fabric, in order.
 
-        Every layout has its turn before others of its placements have: fabrics of many servers
-        leave work for a dozen.
+        Those that resemble ``like`` come first, then in turn those fastest on the ideal switch and
+        those of the least estimates on ports as fast as the fabric's. Every layout has its turn
+        before others of its placements that are fast on the ideal switch have: fabrics of many
+        servers leave work for a dozen. Each comes with seconds that it takes at least.
         """
+        fastest = self.placed[:_COMPARED]
         alike = [one for one in self.placed if self.resembles(one.placement)]
-        firsts = {one.candidate.layout: one for one in reversed(self.placed[:_COMPARED])}
-        first = sorted(firsts.values(), key=ideal_s)
-        tried = dict.fromkeys([*alike, *first, *self.placed[:_COMPARED]])
-        return [(one.placement, one.ideal_s) for one in tried]
+        firsts = {one.candidate.layout: one for one in reversed(fastest)}
+        known = [
+            [(one.placement, one.ideal_s) for one in several]
+            for several in (alike, sorted(firsts.values(), key=ideal_s), fastest)
+        ]
+        fitted = for_fabric(self.problem, self._candidates, fabric)
+        others = [(each.placement, each.bound.seconds) for each in fitted]
+        tried: dict[Placement, float] = {}
+        for place, least in [*known[0], *_in_turn(known[1], others), *known[2]]:
+            tried.setdefault(place, least)
+        return list(tried.items())

@@ -5,6 +5,7 @@ A time is a function of its arguments alone, so that a second process may work i
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NamedTuple
 
 from parallelism.transformers.family import LayoutFamily
@@ -152,7 +153,7 @@ def fastest_on(
     problem : Problem
     fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
     placed : sequence of (Placement, float)
-        With their seconds on the ideal switch.
+        With seconds that they take at least, such as those on the ideal switch.
     numbers : sequence of int
         Of those that are tried, in this order, but for those that cannot be expected to do
         better, until the budget is spent.
@@ -165,8 +166,8 @@ def fastest_on(
     """
     found, spent = Fastest(bounded=False, time=float("inf"), number=numbers[0]), 0.0
     for number in numbers:
-        placement, ideal_s = placed[number]
-        if ideal_s < found.time and spent < budget:
+        placement, least = placed[number]
+        if least < found.time and spent < budget:
             scorer = Scorer(problem.plain, fabric, budget=budget - spent if spent else first)
             time = scorer.simulate(problem.family.represented(placement), found.time)
             spent += scorer.work
@@ -179,40 +180,44 @@ def fastest_on(
     return found
 
 
+class Compared(NamedTuple):
+    """Placed layouts that are tried on a fabric, and what gives the fastest of every other one."""
+
+    placed: Sequence[tuple[Placement, float]]
+    halves: list[Task]
+
+
 def compared_on(
     second: Second,
-    fabrics: Sequence[AnyFabric],
-    placed: Sequence[tuple[Placement, float]],
+    tried: Sequence[tuple[AnyFabric, Sequence[tuple[Placement, float]]]],
     budget: float,
-) -> list[list[Task]]:
+) -> list[Compared]:
     """Begin to look for the fastest of placed layouts on fabrics.
 
     Parameters
     ----------
     second : Second
         Shares the problem.
-    fabrics : sequence of Fabric, GpuPorts, DirectCircuits or WindowedCircuits
-    placed : sequence of (Placement, float)
-        As in `fastest_on`, in the order in which they are tried.
+    tried : sequence of (AnyFabric, sequence of (Placement, float))
+        Fabrics with placed layouts, as in `fastest_on`, in the order in which they are tried.
     budget : float
         As in `fastest_on`.
 
     Returns
     -------
-    list of list of Task
-        Of each fabric those that give what is `Fastest` of every other layout, of which the least
-        is the fastest. Each half has half of the budget, but the first layout all of it.
+    list of Compared
+        Of each fabric. Each half has half of the budget, but the first layout all of it.
     """
     halves = [
         {
+            "fabric": fabric,
+            "placed": placed,
             "numbers": range(begin, len(placed), 2),
             "budget": budget / 2,
             "first": budget / (1 + begin),
         }
+        for fabric, placed in tried
         for begin in range(min(2, len(placed)))
     ]
-    tasks = second.share(
-        fastest_on,
-        [{"fabric": fabric, "placed": placed, **half} for fabric in fabrics for half in halves],
-    )
-    return [tasks[i : i + len(halves)] for i in range(0, len(tasks), len(halves))]
+    tasks = iter(second.share(fastest_on, halves))
+    return [Compared(placed, list(islice(tasks, min(2, len(placed))))) for _, placed in tried]

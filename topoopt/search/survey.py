@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import cycle, islice
+from itertools import cycle
 from typing import NamedTuple
 
 from codesign_base import InfeasibleError
@@ -27,9 +27,6 @@ _TOGETHER = 64
 _KINDS: dict[str, Callable[[Layout], object]] = {
     "schedule": lambda layout: layout.schedule, "depth": lambda layout: layout.pipeline
 }  # fmt: skip
-# Layouts with only data parallelism across servers that are simulated after these, and by how much
-# their estimates may be too high.
-_ACROSS, _TOO_HIGH = 8, 1.05
 # By what layouts to simulate are chosen, in turn.
 _TURNS = ("estimate", "estimate", "schedule", "bound", "estimate", "depth", "estimate", "bound")
 
@@ -288,7 +285,7 @@ def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
 
     def once(order: Sequence[int]) -> list[int]:
         kinds = set[tuple[object, ...]]()
-        firsts = [i for i in order if _new(kinds, candidates[i].layout)]
+        firsts = [i for i in order if new_kind(kinds, candidates[i].layout)]
         seen = set(firsts)
         return firsts + [i for i in order if i not in seen]
 
@@ -317,97 +314,7 @@ def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
     return [candidates[i] for i in chosen]
 
 
-def data_across(
-    problem: Problem[LayoutFamily],
-    candidates: Sequence[Candidate],
-    below: float,
-    simulated: Sequence[Placement],
-) -> list[Candidate]:
-    """Choose layouts with only data parallelism across servers, which need only rings.
-
-    A direct network carries their sums as fast as a switch does, but messages of stages, context
-    and experts, which ports of a switch carry to any server, slower. So they may be the best of all
-    where estimates, which are of a switch, put many others first.
-
-    Parameters
-    ----------
-    problem : Problem
-    candidates : sequence of Candidate
-        By estimate.
-    below : float
-        Seconds that they must take less than, to be worth a wiring.
-    simulated : sequence of Placement
-        Those of this kind that are simulated already.
-
-    Returns
-    -------
-    list of Candidate
-        At most eight that differ from each other and from what is simulated, by estimate of such a
-        placement.
-    """
-    family = problem.family
-    rate = wirings_of(family, problem.cluster).port_rate
-    found: list[Candidate] = []
-    for each in candidates:
-        if each.estimate_s >= _TOO_HIGH * below:
-            break
-        if each.bound.seconds >= below:
-            continue
-        for place in family.unlike_placements(each.layout):
-            if place.of_degrees.data_across:
-                seconds = max(family.estimate(place, rate), each.bound.seconds)
-                if seconds < _TOO_HIGH * below:
-                    found.append(replace(each, placement=place, estimate_s=seconds))
-    found.sort(key=lambda each: each.estimate_s)
-    kinds = set[tuple[object, ...]]()
-    for place in simulated:
-        _new(kinds, place.layout)
-    return [each for each in found if _new(kinds, each.layout)][:_ACROSS]
-
-
-def of_depth(
-    candidates: Sequence[Candidate],
-    like: Layout,
-    below: float,
-    simulated: Sequence[Placement],
-) -> list[Candidate]:
-    """Choose layouts of as many stages as one has, and estimated to be about as fast.
-
-    How far times on wires are from estimates, which are of a switch, depends most of all on the
-    number of stages, and on which servers they lie.
-
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-        By estimate, ``like`` among them.
-    like : Layout
-        The fastest one that is wired.
-    below : float
-        Seconds that they must take less than, to be worth a wiring.
-    simulated : sequence of Placement
-        What is simulated already.
-
-    Returns
-    -------
-    list of Candidate
-        At most eight that differ from each other and from what is simulated.
-    """
-    most = _TOO_HIGH * next(each.estimate_s for each in candidates if each.layout == like)
-    kinds = set[tuple[object, ...]]()
-    for place in simulated:
-        _new(kinds, place.layout)
-    found = (
-        each
-        for each in candidates
-        if each.layout.pipeline == like.pipeline
-        and each.estimate_s < most
-        and each.bound.seconds < below
-        and _new(kinds, each.layout)
-    )
-    return list(islice(found, _ACROSS))
-
-
-def _new(kinds: set[tuple[object, ...]], layout: Layout) -> bool:
+def new_kind(kinds: set[tuple[object, ...]], layout: Layout) -> bool:
     """Say whether a kind of layout is not in a set yet, and add it."""
     kind = (
         layout.tensor, layout.pipeline, layout.expert, layout.schedule, layout.virtual_stages,
