@@ -17,7 +17,7 @@ from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
 from topoopt.problem.seeds import checked_seed

@@ -20,7 +20,7 @@ from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.orders import alone_seconds, task_orders
 from topoopt.fabric.represented import tasks_over, whole_tasks
 from topoopt.fabric.rotated import for_each
-from topoopt.fabric.simulate import timeline_of
+from topoopt.fabric.simulation import timeline_of
 from topoopt.fabric.timeline import compute_on_critical_path
 from topoopt.problem.schedule import LEVELS, Schedule
 

@@ -139,7 +139,7 @@ def _simulated(
     budget: float,
 ) -> tuple[Run, bool]:
     """Run the kernel; also say whether tasks were left that never became ready."""
-    from topoopt.fabric.simulate_kernels import SPENT, simulate_fluid
+    from topoopt.fabric.fluid_kernels import SPENT, simulate_fluid
 
     def run(stop: Ints) -> tuple[Floats, Floats, Ints, float, int, Ints]:
         return simulate_fluid(

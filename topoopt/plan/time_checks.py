@@ -8,7 +8,7 @@ from topoopt.bounds.everything import wirings_of
 from topoopt.bounds.gap import how, plan_bounds
 from topoopt.bounds.layouts import fitting_bounds, least_bound
 from topoopt.fabric.loads import link_bytes
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.plan.arithmetic import SIMULATED, require_same
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt

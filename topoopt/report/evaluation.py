@@ -8,7 +8,7 @@ from codesign_base import InputError
 from codesign_base.arrays import Floats, Ints
 from parallelism.taskgraph import TaskGraph, traffic_of
 from topoopt.fabric.fluid import FABRIC_MODEL
-from topoopt.fabric.simulate import simulate
+from topoopt.fabric.simulation import simulate
 from topoopt.fabric.timeline import Timeline, critical_path
 from topoopt.plan.arithmetic import SIMULATED, require_same
 from topoopt.plan.plan import Plan

@@ -12,7 +12,7 @@ from parallelism.taskgraph import TaskGraph
 from routing.network import Network
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.fabric.used_pairs import listing
 from topoopt.studies.repairs import REPAIRS, Survivors, fail_cables, repaired
 

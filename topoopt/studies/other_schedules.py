@@ -18,7 +18,7 @@ from routing.network import Network
 from topoopt.fabric.fabric import Fabric, GroupStreams
 from topoopt.fabric.represented import tasks_over
 from topoopt.fabric.ring_trees import NO_TREES
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 
 # Groups that are tried alone.
 MOST_TRIED = 16

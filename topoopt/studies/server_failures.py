@@ -14,7 +14,7 @@ from routing.paths import ecmp_routes
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.routed import no_network
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.studies.failures import check_trials
 from topoopt.studies.fewer_replicas import fewer_replicas

@@ -27,7 +27,7 @@ from topoopt.bounds.layouts import layout_bound, passes_bound, tightened_bound
 from topoopt.evaluate import problem as problem_module
 from topoopt.evaluate.problem import Problem
 from topoopt.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.problem.job import nvlink_server
 from topoopt.problem.prices import default_prices
 from topoopt.search.survey import diverse, survey

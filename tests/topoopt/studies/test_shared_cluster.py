@@ -18,7 +18,7 @@ from topoopt.studies.shared.arrivals import Request, Stay, poisson_requests, ser
 from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together
 from topoopt.studies.shared.fabrics import hashed_routes, partition_run, shared_fabric, tenant_run
 from topoopt.studies.shared.mix import apportion, place_jobs
-from topoopt.studies.shared.share import share
+from topoopt.studies.shared.sharing import share
 from topoopt.topology.fat_tree import fat_tree_network
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
