@@ -272,8 +272,8 @@ def test_fields_named_as_arguments_are_replaced():
 
 def test_numbers_are_told_from_what_looks_like_them():
     assert [is_number(value) for value in (1, 0.5, True, "1", None)] == [True, True, *[False] * 3]
-    with pytest.raises(to.InputError, match="rate is 0; give more"):
-        check_number("rate", 0, "more")
+    with pytest.raises(to.InputError, match="rate is 0; give a positive number"):
+        check_number("rate", 0)
     assert several("counts", range(2), "some") == (0, 1)
     assert type(whole("count", np.int64(3), "some")) is int
 
