@@ -47,14 +47,11 @@ class Candidate:
         if that is longer, the bound.
     bound : Bound
         Below any simulated time, whatever placement, topology and routing (`layout_bound`).
-    memory_bytes : float
-        Of the fullest GPU.
     """
 
     placement: Placement
     estimate_s: float
     bound: Bound
-    memory_bytes: float
 
     @property
     def layout(self) -> Layout:
@@ -219,7 +216,7 @@ def survey(
             bounded.append(Bounded(layout, bound, passes_only=False))
             if placed is not None and bound.seconds <= hopeful:
                 best = min(best, placed[1])
-                found.append(Candidate(placed[0], placed[1], bound, one.memory))
+                found.append(Candidate(placed[0], placed[1], bound))
         done += len(part)
         if progress:
             progress(done, len(layouts), best)
