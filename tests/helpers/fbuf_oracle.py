@@ -14,7 +14,6 @@ from flatbuffers.table import Table
 from published_data import published_data
 
 HEADER = (N.Uint32Flags, N.Uint32Flags, N.Uint32Flags) + 3 * (N.Float32Flags,)
-LISTS = ("conn", "ops", "tasks", "devices", "routes", "rings")
 
 
 def scalar(table, field, flags):
