@@ -8,9 +8,9 @@ from codesign_base import InputError
 from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread
 from parallelism.buckets import bucket_allreduces
-from parallelism.iterations import carried_edges, edges_of, unroll, with_edges
+from parallelism.iterations import carried_edges, unroll, with_edges
 from parallelism.longest_path_kernels import heads_and_tails
-from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind, edges_of
 from routing.routes import tabled
 from topoopt.bounds.critical import span_of
 from topoopt.bounds.turns import longest_turn

@@ -15,8 +15,7 @@ from small_plans import assert_valid, planned, shared_document, small_dlrm, smal
 import topoopt as to
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
-from parallelism.iterations import edges_of
-from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind, edges_of
 from topoopt.bounds.bounds import scheduled_bound, strategy_bound
 from topoopt.bounds.gap import plan_bounds
 from topoopt.bounds.relaxation import Wirings
