@@ -17,6 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.rows import starts
 from parallelism.taskgraph import TaskGraph, TaskKind, edges_of
 from topoopt.formats.chakra_file import GROUPS, TraceNode, attributes, trace_bytes
 from topoopt.formats.chakra_schema import CollectiveCommType, NodeType
@@ -103,8 +104,8 @@ class _Writer:
         self.ends: list[dict[int, int]] = [self._ends(task) for task in range(tasks.tasks)]
         row, after = edges_of(tasks)
         order = np.argsort(after, kind="stable")
-        bounds = np.concatenate(([0], np.cumsum(tasks.predecessors)))
-        self.before = [row[order[a:b]].tolist() for a, b in pairwise(bounds.tolist())]
+        bounds = starts(tasks.predecessors).tolist()
+        self.before = [row[order[a:b]].tolist() for a, b in pairwise(bounds)]
         self.left = [0.0] * tasks.devices
         self.tags: dict[tuple[int, int], int] = {}
 
