@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arguments import check_kind, told
 from codesign_base.arrays import Ints
 from codesign_base.counted import counted
 from routing.network import Network
@@ -53,9 +54,14 @@ def fail_cables(network: Network, cables: Ints) -> Survivors:
     InputError
         If a link does not exist or has fewer cables.
     """
-    failed = np.bincount(cables, minlength=network.links)
-    if failed.size > network.links or (cables.size and cables.min() < 0):
+    instead = "a Network, such as topoopt.plan.rebuild.rebuild(plan).fabric.network"
+    check_kind("network", network, Network, instead)
+    given, cables = cables, np.asarray(cables)
+    if cables.ndim != 1 or (cables.size and cables.dtype.kind not in "iu"):
+        raise InputError(f"cables is {told(given)}; give an array of links' numbers")
+    if cables.size and not 0 <= cables.min() <= cables.max() < network.links:
         raise InputError(f"a failed cable names a link outside 0..{network.links - 1}")
+    failed = np.bincount(cables.astype(np.int64), minlength=network.links)
     left = network.multiplicity - failed
     if left.min(initial=0) < 0:
         link = int(left.argmin())
@@ -185,9 +191,13 @@ def repaired(fabric: Fabric, survivors: Survivors, how: str) -> Fabric:
 
     Raises
     ------
+    InputError
+        If an argument is of another kind, or the repair is not known.
     InfeasibleError
         If the survivors are not connected.
     """
+    check_kind("fabric", fabric, Fabric, "that of topoopt.plan.rebuild.rebuild(plan)")
+    check_kind("survivors", survivors, Survivors, "what fail_cables returned")
     if how not in REPAIRS:
         raise InputError(f"repair is {how!r}; choose {', '.join(REPAIRS)}")
     network = survivors.network
