@@ -1,6 +1,7 @@
 """Simulate one training iteration, by either model."""
 
 from codesign_base import InputError
+from codesign_base.arguments import is_number, told
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric, check_simulated
 from topoopt.fabric.fluid import Run, run_fluid
@@ -125,6 +126,8 @@ def score(
     """
     check_model(model)
     check_simulated(fabric, tasks)
+    if not is_number(limit):
+        raise InputError(f"limit is {told(limit)}; give a number of seconds")
     if model == "packet":
         return run_packets(fabric, whole_tasks(tasks), seed=seed, limit=limit).makespan
     tasks = tasks_over(fabric, tasks)

@@ -22,6 +22,7 @@ from topoopt.bandwidth.allocate import allocate_bandwidth
 from topoopt.bandwidth.model.builtin import builtin_workload
 from topoopt.bandwidth.model.network import parse_network
 from topoopt.bandwidth.solve.question import Question
+from topoopt.base.frames import new_axes
 from topoopt.codesign.wire import wire_tasks
 from topoopt.fabric import (
     Transport,
@@ -277,6 +278,11 @@ def swept(**given):
         (lambda: simulate(fabric(), None), "tasks is None", "rebuild(plan).tasks()"),
         (lambda: simulate(fabric(), tasks(), seed=-1, model="packet"), "seed is -1", "0 to"),
         (lambda: score(tasks(), fabric()), "fabric is of type TaskGraph", "a Fabric"),
+        (lambda: score(fabric(), tasks(), limit=None), "limit is None", "seconds"),
+        (lambda: simulate(fabric(), tasks(), completion_tolerance="1"), "'1'", "a fraction"),
+        (lambda: min_congestion(TWO, "x"), "demand is 'x'", "a matrix"),
+        (lambda: min_congestion(TWO, {"a": 1}), "demand is {'a': 1}", "a matrix"),
+        (lambda: new_axes(5, (1.0, 1.0)), "axes is 5", "axes of matplotlib"),
         (lambda: link_bytes(5, tasks()), "fabric is 5", "a Fabric"),
         (lambda: critical_path(tasks(), 5), "timeline is 5", "topoopt.fabric.simulate"),
         (lambda: exposed_communication(5, None), "tasks is 5", "the TaskGraph"),
