@@ -8,7 +8,7 @@ from parallelism.taskgraph import TaskGraph
 from routing.pair_loads import ecmp_pair_bytes
 from routing.rotation import evenly_routed
 from routing.routes import tabled
-from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.fabric import Fabric, check_simulated
 from topoopt.fabric.route_rows import MADE_AT_ONCE
 
 
@@ -26,6 +26,7 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -
     -------
     float64 array, shape (links,)
     """
+    check_simulated(fabric, tasks)
     total = _carried(fabric, *_sent(fabric, tasks))
     amounts = _reduced(tasks)
     fabric.prepare((group for group, _ in amounts), given=True)

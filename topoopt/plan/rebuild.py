@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind
 from codesign_base.counted import counted
 from parallelism.operator_family import OperatorFamily
 from parallelism.operator_records import OperatorQuestion
@@ -181,6 +182,7 @@ def rebuild(plan: Plan) -> Rebuilt:
     InputError
         If a part of the plan is not well formed, or its parallelization does not go with its job.
     """
+    check_kind("plan", plan, Plan, "a Plan, such as topoopt.load_plan returns")
     cluster = rebuild_cluster(plan)
     family: AnyFamily
     if isinstance(plan.job, OperatorQuestion):

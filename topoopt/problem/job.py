@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from codesign_base import InfeasibleError, InputError
-from codesign_base.arguments import check_kind, is_number, told
+from codesign_base.arguments import check_kind, is_number, told, whole
 from codesign_base.counted import counted
 from parallelism.accelerators import get_accelerator, scale_up_of
 from parallelism.builder import TaskGraphBuilder
@@ -50,6 +50,7 @@ def nvlink_server(accelerator: str, gpus: int) -> Server:
     InputError
         If the accelerator, or its scale-up domain, is not known.
     """
+    gpus = whole("gpus", gpus, "how many GPUs a server has")
     return Server(
         get_accelerator(accelerator), gpus, scale_up_of(accelerator).bandwidth / max(1, gpus - 1)
     )

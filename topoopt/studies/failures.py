@@ -5,16 +5,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
-from codesign_base.arguments import whole
+from codesign_base.arguments import check_called, whole
 from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
 from codesign_base.rows import spread, starts
 from parallelism.taskgraph import TaskGraph
 from routing.network import Network
 from topoopt.base.progress import Progress, ProgressCallback
-from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.fabric import Fabric, check_simulated
 from topoopt.fabric.simulation import score
 from topoopt.fabric.used_pairs import listing
+from topoopt.problem.seeds import checked_seed
 from topoopt.studies.repairs import REPAIRS, Survivors, fail_cables, repaired
 
 MOST_TRIALS = 100_000
@@ -203,11 +204,13 @@ def fail_randomly(
     Raises
     ------
     InputError
-        If a number is out of range.
+        If a number is out of range, or an argument of another kind.
     """
     check_trials(trials)
     count = whole("count", count, "a whole number, of what fails in a trial")
-    rng = np.random.default_rng(seed)
+    check_simulated(fabric, tasks)
+    check_called("progress", progress)
+    rng = np.random.default_rng(checked_seed(seed))
     draw = random_ports if ports else random_cables
     times: dict[str, list[float]] = {how: [] for how in REPAIRS}
     failed: list[Ints] = []
@@ -278,6 +281,8 @@ def fail_each(
         The worst first; parallel cables once. Stopped from the keyboard after at least one, those
         so far.
     """
+    check_simulated(fabric, tasks)
+    check_called("progress", progress)
     network = fabric.network
     fabric = _with_its_rings(fabric, tasks)
     links = np.flatnonzero((network.source < network.target) | (not both_ways))
