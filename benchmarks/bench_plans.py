@@ -35,16 +35,18 @@ MOST_SECONDS = 900
 MOST_BYTES = 8 << 30
 
 
-def _limited() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-
-
-def measured(root: Path, *words: str) -> tuple[float, float, float] | None:
-    """Return seconds, CPU seconds and GB of a checkout's command; None if it fails, or is too much.
+def spent(
+    root: Path, most_seconds: int, most_bytes: int, *words: str
+) -> tuple[int, float, float, float]:
+    """Return the exit status, seconds, CPU seconds and GB of a checkout's command, within limits.
 
     GB are of the largest of its processes.
     """
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (most_seconds, most_seconds))
+        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+
     begun = time.monotonic()
     child = subprocess.Popen(
         [sys.executable, "-m", "topoopt.cli", *words],
@@ -52,14 +54,18 @@ def measured(root: Path, *words: str) -> tuple[float, float, float] | None:
         cwd=root,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        preexec_fn=_limited,
+        preexec_fn=limited,
     )
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        return None
     cpu = used.ru_utime + used.ru_stime
-    return time.monotonic() - begun, cpu, used.ru_maxrss * 1024 / 1e9
+    return child.returncode, time.monotonic() - begun, cpu, used.ru_maxrss * 1024 / 1e9
+
+
+def measured(root: Path, *words: str) -> tuple[float, float, float] | None:
+    """Return seconds, CPU seconds and GB of a command; None if it fails, or is too much."""
+    status, *costs = spent(root, MOST_SECONDS, MOST_BYTES, *words)
+    return None if status else (costs[0], costs[1], costs[2])
 
 
 def plan_of(model: str, servers: int, batch: int, path: Path) -> tuple[str, ...]:

@@ -10,19 +10,15 @@ rows at hand. Seconds are of the processor, and of the clock on the wall, which 
 import argparse
 import hashlib
 import json
-import os
-import resource
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
+
+from bench_plans import HERE, spent
 
 from topoopt.base.version import package_hash
 from topoopt.problem.units import format_time
 
-HERE = Path(__file__).resolve().parent.parent
 MODELS = ("dlrm", "candle", "bert", "ncf", "resnet50", "vgg16")
 SERVERS = (16, 128, 1024)
 DEGREES = (4, 8)
@@ -31,35 +27,19 @@ MOST_BYTES = 9 << 30
 MOST_SECONDS = 400
 
 
-def _limited() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
-
-
 def planned(model: str, servers: int, degree: int, path: Path) -> tuple[int, float, float, float]:
-    """Plan a case into a file; return the exit status, CPU seconds, wall seconds and GB."""
-    began = time.perf_counter()
-    child = subprocess.Popen(
-        [
-            sys.executable, "-m", "topoopt", "plan", model, "--servers", str(servers),
-            "--degree", str(degree), "--bandwidth", BANDWIDTH, "-o", str(path),
-        ],
-        env=os.environ | {"PYTHONPATH": str(HERE)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        preexec_fn=_limited,
+    """Plan a case into a file; return the exit status, wall seconds, CPU seconds and GB."""
+    return spent(
+        HERE, MOST_SECONDS, MOST_BYTES, "plan", model, "--servers", str(servers),
+        "--degree", str(degree), "--bandwidth", BANDWIDTH, "-o", str(path),
     )  # fmt: skip
-    _, status, used = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    wall = time.perf_counter() - began
-    return child.returncode, used.ru_utime + used.ru_stime, wall, used.ru_maxrss * 1024 / 1e9
 
 
 def row_of(model: str, servers: int, degree: int, folder: Path) -> dict[str, Any]:
     """Plan a case and return its row; one without times where no plan was made."""
     path = folder / "plan.json"
     path.unlink(missing_ok=True)
-    status, seconds, wall, memory = planned(model, servers, degree, path)
+    status, wall, seconds, memory = planned(model, servers, degree, path)
     row: dict[str, Any] = {
         "model": model, "servers": servers, "degree": degree, "status": status,
         "cpu_s": seconds, "wall_s": wall, "gb": memory,

@@ -52,13 +52,21 @@ def check_flags(what: str, record: Any) -> None:
             check_kind(f"{what}: {each.name}", getattr(record, each.name), bool, "True or False")
 
 
-def check_number(name: str, value: Any, instead: str) -> None:
+def check_number(name: str, value: Any) -> None:
     """Refuse an argument that is no number above zero; infinity is one, a text is none.
 
-    Parameters and errors are those of `check_kind`.
+    Parameters
+    ----------
+    name : str
+        Of the argument.
+    value : object
+
+    Raises
+    ------
+    InputError
     """
     if not (is_number(value) and value > 0):
-        raise InputError(f"{name} is {told(value)}; give {instead}")
+        raise InputError(f"{name} is {told(value)}; give a positive number")
 
 
 def whole(name: str, value: Any, instead: str) -> int:

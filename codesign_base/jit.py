@@ -152,8 +152,9 @@ def inner_kernel(function: _F) -> _F:
     Like `kernel`, but it is inlined wherever it is called, and does not count references to the
     arrays that it is given. Otherwise a call of a few dozen instructions counts each of
     them up and down, which takes more time than the work itself. It may call inner kernels only:
-    numba would compile other kernels like it. Python cannot call it: the code that takes
-    its arguments apart is left out, to compile less.
+    numba would compile other kernels like it. So kernels make arrays first, and hand them on in
+    few `NamedTuple` instances, which hardly cost anything here. Python cannot call it: the code
+    that takes its arguments apart is left out, to compile less.
     """
     return _compiled(
         function, _nrt=False, forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True

@@ -11,7 +11,7 @@ from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from
 from topoopt.experiment.plots import panels_of
 from topoopt.experiment.quantiles import weighted_quantiles
 from topoopt.fabric.loads import link_bytes
-from topoopt.fabric.simulate import simulate
+from topoopt.fabric.simulation import simulate
 from topoopt.problem.prices import default_prices
 from topoopt.studies.setting import setting
 

@@ -10,7 +10,7 @@ from routing.paths import ecmp_routes, hop_distances
 from topoopt.experiment import Experiment, Figures, Row, Table, grouped, run_from_command_line
 from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import simulate
+from topoopt.fabric.simulation import simulate
 from topoopt.problem.ports import PortModel
 from topoopt.studies.setting import setting
 from topoopt.topology.select import select_permutations

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.rows import starts
 from parallelism.build_kernels import build_tasks, moved_bytes
 from parallelism.builder_rows import (
     GRADIENT,
@@ -249,8 +250,7 @@ class TaskGraphBuilder:
                 record = records[index] = self._record(index, configs[index])
                 splits[:, index] = record.splits
                 times[:, index] = record.times
-        offsets = np.zeros(len(configs) + 1, dtype=np.int64)
-        np.cumsum(splits[SAMPLE] * splits[PARAMETER], out=offsets[1:])
+        offsets = starts(splits[SAMPLE] * splits[PARAMETER])
         rows = StrategyRecords(
             configs, tuple(records), splits, times, offsets,
             np.concatenate([record.config.servers_array for record in records]),

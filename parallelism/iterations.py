@@ -7,7 +7,14 @@ import numpy as np
 from codesign_base import InputError
 from codesign_base.arrays import Ints
 from codesign_base.rows import spread
-from parallelism.taskgraph import Phase, TaskGraph, TaskKind, dependency_lists, reduces_gradients
+from parallelism.taskgraph import (
+    Phase,
+    TaskGraph,
+    TaskKind,
+    dependency_lists,
+    edges_of,
+    reduces_gradients,
+)
 
 
 def accumulate(tasks: TaskGraph, microbatches: int) -> TaskGraph:
@@ -136,21 +143,6 @@ def unroll(
         np.concatenate(((before + shifts).ravel(), (closing + shifts[:-1]).ravel())),
         np.concatenate(((after + shifts).ravel(), (opening + shifts[1:]).ravel())),
     )
-
-
-def edges_of(tasks: TaskGraph) -> tuple[Ints, Ints]:
-    """Return the dependencies of a task graph as pairs of tasks.
-
-    Parameters
-    ----------
-    tasks : TaskGraph
-
-    Returns
-    -------
-    before, after : int64 arrays, shape (dependencies,)
-    """
-    counts = np.diff(tasks.successor_offsets)
-    return np.repeat(np.arange(tasks.tasks, dtype=np.int64), counts), tasks.successors
 
 
 def chosen_tasks(tasks: TaskGraph, which: Ints) -> TaskGraph:

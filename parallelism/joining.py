@@ -8,6 +8,7 @@ import numpy as np
 from codesign_base import InputError
 from codesign_base.arrays import Ints
 from codesign_base.counted import counted
+from codesign_base.rows import starts
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 
 
@@ -78,7 +79,7 @@ def in_turn(tasks: TaskGraph, iterations: int, delay: float = 0.0) -> TaskGraph:
         operator=np.tile(np.append(tasks.operator, tasks.operator.max() + 1), iterations),
         phase=np.tile(np.append(tasks.phase, Phase.FORWARD), iterations),
         part=np.tile(np.append(tasks.part, 0), iterations),
-        successor_offsets=np.concatenate(([0], np.cumsum(lengths))),
+        successor_offsets=starts(lengths),
         successors=edges[kept],
         predecessors=many,
         server_of_device=np.append(tasks.server_of_device, 0),

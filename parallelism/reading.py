@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codesign_base import InputError
-from codesign_base.arguments import check_path
+from codesign_base.arguments import check_kind, check_path
 from codesign_base.counted import counted
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def parse_json(text: str, where: str) -> Any:
             raise InputError(f"{where}: key {twice!r} occurs twice in one object; keep one")
         return found
 
+    check_kind(where, text, str, "JSON as a text")
     try:
         return json.loads(text, object_pairs_hook=unique)
     except json.JSONDecodeError as error:

@@ -10,7 +10,7 @@ import numpy as np
 
 from codesign_base.arrays import Ints, Words
 from parallelism.alike import hash_words, numbered, words_of
-from parallelism.taskgraph import COMPUTE, TRANSFER, TaskGraph
+from parallelism.taskgraph import COMPUTE, TRANSFER, TaskGraph, edges_of
 
 # Steps that are tried, of those by which each server alone does the same as its image.
 _TRIED = 3
@@ -108,8 +108,8 @@ def refined_classes(tasks: TaskGraph, period: int) -> Rotated | None:
 
 def _sent_by_devices(tasks: TaskGraph) -> bool:
     """Whether transfers come from, and go to, what computes on their servers, as bounds ask."""
-    before = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
-    after, compute, moves = tasks.successors, tasks.kind == COMPUTE, tasks.kind == TRANSFER
+    before, after = edges_of(tasks)
+    compute, moves = tasks.kind == COMPUTE, tasks.kind == TRANSFER
     into, out = moves[before], moves[after]
     return bool(
         compute[after[into]].all()

@@ -294,6 +294,21 @@ class TaskGraph:
         )
 
 
+def edges_of(tasks: TaskGraph) -> tuple[Ints, Ints]:
+    """Return the dependencies of a task graph as pairs of tasks.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+
+    Returns
+    -------
+    before, after : int64 arrays, shape (dependencies,)
+    """
+    counts = np.diff(tasks.successor_offsets)
+    return np.repeat(np.arange(tasks.tasks, dtype=np.int64), counts), tasks.successors
+
+
 def dependency_lists(
     before: Ints, after: Ints, tasks: int, *, once: bool = False
 ) -> tuple[Ints, Ints, Ints]:

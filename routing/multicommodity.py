@@ -3,7 +3,7 @@
 import numpy as np
 
 from codesign_base import InputError
-from codesign_base.arguments import check_kind, is_number, told
+from codesign_base.arguments import check_kind, is_number, told, whole
 from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.rows import starts
 from routing.circulant_flow import is_circulant, min_congestion_circulant
@@ -104,11 +104,12 @@ def min_congestion(
     >>> found.paths(0, 2)
     [((0, 1, 2), 0.5), ((0, 3, 2), 0.5)]
     """
+    check_kind("network", network, Network, "a Network, such as load_network returns")
     matrix = checked_demand(network, demand)
     if not (is_number(accuracy) and 1e-6 <= accuracy <= 1.0):
         raise InputError(f"accuracy is {told(accuracy)}; give a fraction from 1e-6 to 1")
     check_kind("start", start, PathRouting | None, "what min_congestion returned before")
-    if rounds < 1:
+    if whole("rounds", rounds, "a whole number of at least 1") < 1:
         raise InputError(f"rounds is {rounds}; give at least 1")
     if start is not None and (start.network.hosts, start.network.nodes) != (
         network.hosts,

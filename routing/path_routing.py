@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arguments import told
 from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.counted import counted
 from codesign_base.rows import starts
@@ -193,7 +194,10 @@ def checked_demand(network: Network, demand: Floats) -> Floats:
     InputError
         If it is not so.
     """
-    matrix = np.ascontiguousarray(demand, dtype=np.float64)
+    try:
+        matrix = np.ascontiguousarray(demand, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"demand is {told(demand)}; give a matrix of bytes") from None
     if matrix.shape != (network.hosts, network.hosts):
         raise InputError(
             f"demand has shape {matrix.shape}; network {network.name!r} has "

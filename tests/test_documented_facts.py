@@ -25,7 +25,7 @@ from topoopt.baselines.baselines import BASELINES
 from topoopt.cli.app import app
 from topoopt.codesign.designs import Design
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import simulate
+from topoopt.fabric.simulation import simulate
 from topoopt.problem import options, schedule
 from topoopt.problem.cluster import MAX_DEGREE, MAX_SERVERS
 from topoopt.problem.effort import EFFORTS

@@ -190,7 +190,7 @@ LOADED_LATE = {
         "topoopt.fabric.ring_trees_kernels",
         "topoopt.fabric.rings_kernels",
         "topoopt.fabric.rotated_kernels",
-        "topoopt.fabric.simulate_kernels",
+        "topoopt.fabric.fluid_kernels",
         "topoopt.fabric.symmetry_kernels",
         "topoopt.fabric.packet_kernels",
         "topoopt.fabric.packet_queue_kernels",

@@ -120,10 +120,12 @@ class GraphBuilder:
         """Operators so far."""
         return len(self._operators)
 
+    @of_python_numbers
     def input(self, *shape: int) -> Tensor:
         """Return a model input of one sample's shape; it is not an operator."""
         return Tensor(check_shape(f"model {self._name!r}: input", shape), None)
 
+    @of_python_numbers
     def append(
         self,
         name: str,

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 
 from codesign_base import InputError
+from codesign_base.arguments import of_python_numbers
 from codesign_base.counted import counted
 from parallelism.graph import Mode, OperatorKind, Split
 from parallelism.operators.builder import GraphBuilder, legal_splits
 from parallelism.operators.shapes import Tensor, windows
 
 
+@of_python_numbers
 def pool(
     build: GraphBuilder, name: str, x: Tensor, kernel: int, *, stride: int = 1, padding: int = 0
 ) -> Tensor:

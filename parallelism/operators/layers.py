@@ -1,12 +1,14 @@
 """Operators with weights: dense, convolution, embedding, attention, normalisation."""
 
 from codesign_base import InputError
+from codesign_base.arguments import of_python_numbers
 from codesign_base.counted import counted
 from parallelism.graph import Mode, OperatorKind, Split
 from parallelism.operators.builder import INDEX_BYTES, GraphBuilder, legal_splits
 from parallelism.operators.shapes import Tensor, check_counts, windows
 
 
+@of_python_numbers
 def dense(
     build: GraphBuilder,
     name: str,
@@ -52,6 +54,7 @@ def dense(
     )
 
 
+@of_python_numbers
 def conv2d(
     build: GraphBuilder,
     name: str,
@@ -96,6 +99,7 @@ def conv2d(
     )
 
 
+@of_python_numbers
 def embedding(
     build: GraphBuilder,
     name: str,
@@ -141,6 +145,7 @@ def embedding(
     )
 
 
+@of_python_numbers
 def attention(
     build: GraphBuilder,
     name: str,

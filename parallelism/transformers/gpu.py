@@ -89,12 +89,6 @@ class GpuRates:
         fused = max(work.attention_flops / rate, self.traffic_seconds(work.attention_traffic))
         return fused + max(work.linear_flops / rate, self.traffic_seconds(work.linear_traffic))
 
-    def seconds(self, work: Work) -> float:
-        """Return the seconds of a pass."""
-        products = sum(self.gemm_seconds(gemm) for gemm in work.gemms)
-        rest = self.traffic_seconds(work.traffic) + work.kernels * self.launch
-        return products + self.attention_seconds(work) + rest
-
 
 def fitted_on(rates: GpuRates) -> str:
     """Return what rates were fitted on, for readers."""

@@ -42,5 +42,5 @@ def order_text(order: AxisOrder, layout: Layout) -> str:
     """Return which ranks are neighbours."""
     moved = [axis for axis in order if getattr(layout, axis) > 1]
     if not moved:
-        return "one rank a server, or one rank"
+        return "all GPUs are one rank"
     return "servers are filled along " + ", then ".join(moved)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from codesign_base import InputError
 from codesign_base.arrays import Flags, Floats, Ints
+from codesign_base.rows import starts
 from routing.clos.assignment import Assignment
 from routing.clos.fabric import Clos
 from routing.clos.flow_keys import joined_flows, keys_of, with_own_weights
@@ -317,7 +318,7 @@ class Controller:
         size = np.bincount(job)
         rank = np.empty(rings.count)
         by_job = np.lexsort((first, job))
-        begin = np.cumsum(size) - size
+        begin = starts(size)
         rank[by_job] = (np.arange(rings.count) - begin[job[by_job]] + 0.5) / size[job[by_job]]
         return np.lexsort((rings.ring, job[rings.ring], rank[rings.ring]))
 

@@ -8,13 +8,13 @@ import numpy.typing as npt
 
 from codesign_base import InputError
 from codesign_base.arrays import Floats, Ints, SmallInts
+from codesign_base.rows import starts
 from routing.clos.fabric import Clos
 
 
 def parts(number: Ints, count: int) -> tuple[SmallInts, SmallInts]:
     """Sort what has numbers below ``count``: ``member[first[k] : first[k + 1]]`` have number k."""
-    first = np.zeros(count + 1, dtype=np.int32)
-    np.cumsum(np.bincount(number, minlength=count), out=first[1:])
+    first = starts(np.bincount(number, minlength=count)).astype(np.int32)
     # Of few bits, because numpy sorts those by radix.
     member = np.argsort(number.astype(np.min_scalar_type(count)), kind="stable")
     return first, member.astype(np.int32)

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from codesign_base.arrays import Ints
+from codesign_base.rows import starts
 from routing.clos.flows import ClosFlows
 
 
@@ -41,9 +42,9 @@ class FlowRings:
         rings = np.concatenate([none, *(self.ring[rows[:, 0]] for rows in self.alike)])
         hops = [np.full(rows.shape[0], rows.shape[1]) for rows in self.alike]
         return (
-            np.cumsum([0, *(rows.shape[0] for rows in self.alike)]),
+            starts([rows.shape[0] for rows in self.alike]),
             rings,
-            np.cumsum(np.concatenate([[0], *hops])).astype(np.int64),
+            starts(np.concatenate([none, *hops])),
             np.concatenate([none, *(rows.ravel() for rows in self.alike)]),
         )
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
 from codesign_base.arrays import Flags, Floats, Ints
+from codesign_base.rows import starts
 from routing.clos import run_kernels as k
 from routing.clos.epoch_times import EpochTimes
 from routing.clos.fabric import Clos
@@ -98,13 +99,13 @@ class Simulation:
             axis=1,
         ).astype(np.int32)
         rings = np.array([job.rings for job in jobs])
-        last = np.cumsum(rings)
+        bounds = starts(rings)
         flows = self.flows.count
         table = np.zeros((9, len(jobs)), dtype=np.int64)
         table[k.STEPS] = [job.steps for job in jobs]
         table[k.EPOCHS] = count
-        table[k.RING_0], table[k.RING_1] = last - rings, last
-        table[k.FCT_0] = np.cumsum([0, *sizes])[:-1]
+        table[k.RING_0], table[k.RING_1] = bounds[:-1], bounds[1:]
+        table[k.FCT_0] = starts(sizes)[:-1]
         size = np.repeat([job.replicas for job in jobs], rings)
         ring = np.zeros((5, int(rings.sum())), dtype=np.int64)
         ring[k.OWNER] = np.repeat(np.arange(len(jobs)), rings)

@@ -3,6 +3,7 @@
 from collections import Counter
 from itertools import combinations, pairwise
 
+import networkx as nx
 import numpy as np
 
 from routing.collectives.meeting import EXCHANGE, GATHER, SPREAD
@@ -24,6 +25,15 @@ def least_ratio(network, members):
                 )  # fmt: skip
                 best = out / inside if best is None else min(best, out / inside)
     return best
+
+
+def least_flow(network, members, root):
+    """Bytes/s of the smallest cut between a root and a member, by a library's flows."""
+    graph = nx.DiGraph()
+    ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
+    for (a, b), capacity in zip(ends, network.capacity.tolist(), strict=True):
+        graph.add_edge(a, b, capacity=capacity)
+    return min(nx.maximum_flow_value(graph, root, m) for m in members if m != root)
 
 
 def check(network, forest, roots=None):

@@ -5,17 +5,15 @@ floats as stored (milliseconds).
 """
 
 import itertools
-import os
-from pathlib import Path
 
 import flatbuffers
 import numpy as np
 from flatbuffers import encode
 from flatbuffers import number_types as N
 from flatbuffers.table import Table
+from published_data import published_data
 
 HEADER = (N.Uint32Flags, N.Uint32Flags, N.Uint32Flags) + 3 * (N.Float32Flags,)
-LISTS = ("conn", "ops", "tasks", "devices", "routes", "rings")
 
 
 def scalar(table, field, flags):
@@ -197,13 +195,8 @@ def small_document():
 
 def data_directory():
     """Return where the published task graphs lie, or None."""
-    for base in (
-        os.environ.get("TOPOOPT_DATA"),
-        *(parent / "shared" / "data" for parent in Path(__file__).resolve().parents),
-    ):
-        if base and (Path(base) / "taskgraphs").is_dir():
-            return Path(base) / "taskgraphs"
-    return None
+    found = published_data("taskgraphs")
+    return found if found.is_dir() else None
 
 
 def differences(one, other):

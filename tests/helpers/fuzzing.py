@@ -335,7 +335,7 @@ def _fbuf_files() -> tuple[bytes, ...]:
 
 def fbuf(rng: random.Random, folder: Path) -> None:
     """Task-graph files, simulated on their own networks or a switch."""
-    from topoopt.fabric.simulate import simulate
+    from topoopt.fabric.simulation import simulate
     from topoopt.studies.replay import replay_fabric
     from topoopt.studies.workload import load_workload
 

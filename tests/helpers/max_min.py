@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
+from scipy.optimize import linprog
 
 from codesign_base.arrays import Floats, Ints
 from codesign_base.jit import kernel
@@ -57,6 +58,36 @@ def max_min_rates(
     rate = np.where(np.diff(bounds) > 0, -1.0, cap)
     _fill(chosen, bounds[:-1], bounds[1:], cap, rate, entries, parts, spare)
     return rate
+
+
+def lexicographic_rates(
+    offsets: Ints, links: Ints, weights: Floats, capacity: Floats, caps: Floats
+) -> Floats:
+    """Raise the lowest rate as far as it goes, fix who cannot exceed it, and repeat."""
+    use = use_matrix(offsets, links, weights, capacity)
+    flows = use.shape[1]
+    fixed = np.where(use.any(axis=0), np.nan, np.minimum(caps, 1e9))
+    while np.isnan(fixed).any():
+        free = np.flatnonzero(np.isnan(fixed))
+        # Variables: the rates, then the level below all free ones.
+        above = np.zeros((free.size, flows + 1))
+        above[np.arange(free.size), free] = -1.0
+        above[:, -1] = 1.0
+        a_ub = np.vstack((np.column_stack((use, np.zeros(capacity.size))), above))
+        b_ub = np.concatenate((capacity, np.zeros(free.size)))
+        bounds = [
+            (0.0, cap if np.isfinite(cap) else None) if np.isnan(x) else (x * (1 - 1e-9), x)
+            for x, cap in zip(fixed, caps, strict=True)
+        ]
+        bounds.append((0.0, None))
+        level = -linprog(np.append(np.zeros(flows), -1.0), a_ub, b_ub, bounds=bounds).fun
+        bounds[-1] = (max(level * (1 - 1e-9), 0.0), None)
+        for flow in free:
+            goal = np.zeros(flows + 1)
+            goal[flow] = -1.0
+            if -linprog(goal, a_ub, b_ub, bounds=bounds).fun <= level * (1 + 1e-6) + 1e-9:
+                fixed[flow] = level
+    return np.where(use.any(axis=0), fixed, caps)
 
 
 @kernel

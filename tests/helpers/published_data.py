@@ -6,7 +6,7 @@ from pathlib import Path
 
 def published_data(name):
     """Return the folder of this name; it may not exist."""
-    if "TOPOOPT_DATA" in os.environ:
+    if os.environ.get("TOPOOPT_DATA"):
         return Path(os.environ["TOPOOPT_DATA"]) / name
     for parent in Path(__file__).resolve().parents:
         for place in (parent / "shared", parent.parent / "shared"):

@@ -12,13 +12,8 @@ from small_cases import BATCH, FakeCompute, FakeServer, jobs
 from codesign_base import InputError
 from parallelism.buckets import bucket_allreduces, packet_bucket
 from parallelism.builder import TaskGraphBuilder
-from parallelism.iterations import (
-    accumulate,
-    carried_edges,
-    edges_of,
-    unroll,
-)
-from parallelism.taskgraph import Phase, TaskGraph, TaskKind, traffic_of
+from parallelism.iterations import accumulate, carried_edges, unroll
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind, edges_of, traffic_of
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
 

@@ -1,12 +1,11 @@
 """The presets against the published measured profiles and task graphs, where present."""
 
 import json
-import os
 from collections import Counter
 from math import exp, log
-from pathlib import Path
 
 import pytest
+from published_data import published_data
 
 from parallelism.device import RooflineModel, Server
 from parallelism.graph import Mode
@@ -14,8 +13,7 @@ from parallelism.models import get_model
 from parallelism.profile import ProfileModel
 from parallelism.profile_file import load_profile
 
-DATA = Path(os.environ.get("TOPOOPT_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data")
-MEASURED = DATA / "measured"
+MEASURED = published_data("measured")
 needs_data = pytest.mark.skipif(not MEASURED.is_dir(), reason="no measured profiles")
 
 FILES = {

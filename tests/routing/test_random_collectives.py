@@ -2,10 +2,9 @@
 
 from itertools import pairwise, permutations
 
-import networkx as nx
 import numpy as np
 import pytest
-from collective_oracle import check, gathered, least_ratio, met, reduced
+from collective_oracle import check, gathered, least_flow, least_ratio, met, reduced
 
 from routing.collectives.choice import COLLECTIVES, ROOTED, choose_schedules
 from routing.collectives.rings import ring_forest
@@ -82,12 +81,7 @@ def check_rate(network, members, collective, root, choice):
     """Compare a bound with cuts: of every set, or of a library's flows."""
     on = turned(network) if collective in ("reduce-scatter", "reduce") else network
     if collective in ROOTED:
-        graph = nx.DiGraph()
-        ends = zip(on.source.tolist(), on.target.tolist(), strict=True)
-        for (a, b), capacity in zip(ends, on.capacity.tolist(), strict=True):
-            graph.add_edge(a, b, capacity=capacity)
-        least = min(nx.maximum_flow_value(graph, root, m) for m in members if m != root)
-        assert choice.rate_bound == pytest.approx(least)
+        assert choice.rate_bound == pytest.approx(least_flow(on, members, root))
     elif collective in ("allgather", "reduce-scatter") and network.nodes <= ENUMERATED:
         assert choice.rate_bound == pytest.approx(least_ratio(on, members) * len(members))
 

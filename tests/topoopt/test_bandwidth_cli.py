@@ -63,6 +63,12 @@ def test_files_and_constraints(tmp_path):
     assert document["iteration_time_s"] <= 1
 
 
+def test_an_iteration_and_its_parts_are_printed_in_like_units():
+    result = run("--network", FOUR, "--workload", "gpt-3", "--budget", "500GB/s")
+    said = "gpt-3: iteration 14.2 s = compute 11.78 s + exposed communication 2.426 s"
+    assert said in result.output
+
+
 def test_the_page_names_what_matters():
     result = run("--network", FOUR, "--workload", "resnet-50", "--budget", "500GB/s")
     assert result.exit_code == 0

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind
 from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from topoopt.bandwidth.model.collectives import PartialGroups
@@ -167,7 +168,16 @@ def allocate_bandwidth(
     InfeasibleError
         If nothing satisfies the constraints.
     """
-    jobs = list(workloads) if isinstance(workloads, Sequence) else [workloads]
+    check_kind("network", network, MultiDimNetwork, "what parse_network returns")
+    check_kind("question", question, Question, "a Question, such as Question(budget='500GB/s')")
+    if isinstance(workloads, Sequence) and not isinstance(workloads, str):
+        jobs = list(workloads)
+    else:
+        jobs = [workloads]
+    for job in jobs:
+        check_kind("workload", job, AnyWorkload, "what builtin_workload returns")
+    if not jobs:
+        raise InputError("workloads is empty; give at least one")
     groups = _communicators(network, jobs, communicators)
     layers = [
         workload_layer_times(network, job, group, question.partial)

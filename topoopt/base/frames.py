@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from codesign_base import InputError
+from codesign_base.arguments import told
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,9 +52,11 @@ def new_axes(axes: "Axes | None", size: tuple[float, float]) -> "Axes":
     Raises
     ------
     InputError
-        If matplotlib is not installed.
+        If matplotlib is not installed, or these are no axes.
     """
     if axes is not None:
+        if not hasattr(axes, "plot"):
+            raise InputError(f"axes is {told(axes)}; give axes of matplotlib, or leave it out")
         return axes
     pyplot = _optional("matplotlib.pyplot", "figures")
     made: Axes = pyplot.subplots(figsize=size, layout="constrained")[1]

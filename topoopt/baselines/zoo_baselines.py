@@ -21,6 +21,7 @@ from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel
 from topoopt.problem.prices import PriceTable, direct_connect_cost
 from topoopt.topology.hamiltonian import disjoint_cycles
+from topoopt.topology.wiring import ring_orders
 from topoopt.topology.zoo.registry import BuiltFabric, build_fabric
 
 _DIRECTED_ONLY = ("de-bruijn", "kautz")
@@ -96,8 +97,7 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Ba
         if forwarding:
             how = "AllReduces on the rings that end soonest, over shortest paths"
     elif built.rings:
-        for ring in built.rings:
-            rings[ring.group] = (*rings.get(ring.group, ()), ring.members)
+        rings = ring_orders(built.rings)
         how = f"{counted(len(built.rings), 'AllReduce ring')}"
     else:
         whole = tuple(range(sized.hosts))

@@ -25,7 +25,7 @@ from topoopt.bounds.critical import (
     least_of,
 )
 from topoopt.bounds.port_uses import port_uses
-from topoopt.bounds.relaxation import Own, Wirings
+from topoopt.bounds.relaxation import OwnCost, Wirings
 from topoopt.bounds.scheduled_terms import microbatch_terms, steady_terms
 from topoopt.bounds.space_terms import all_choices, trade_off
 from topoopt.bounds.tradeoff import Terms, best_weights, weighted
@@ -99,10 +99,10 @@ def space_bound(
     traded, used = _traded(choices, terms, weights)
     longest = [0.0] * len(choices.own)
     for index, op in enumerate(builder.graph.operators):
-        both = choices.own[index][Own.FORWARD] + choices.own[index][Own.BACKWARD]
+        both = choices.own[index][OwnCost.FORWARD] + choices.own[index][OwnCost.BACKWARD]
         longest[index] = float(both.min()) + max((longest[i] for i in op.inputs), default=0.0)
     result = {
-        "compute": float(sum(own[Own.WORK].min() for own in choices.own)),
+        "compute": float(sum(own[OwnCost.WORK].min() for own in choices.own)),
         "chain": max(longest),
         "trade-off": traded,
     }

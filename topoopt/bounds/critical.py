@@ -6,7 +6,7 @@ import numpy as np
 
 from codesign_base.arrays import Floats, Ints
 from parallelism.alike import READS, SENDS, Alike
-from parallelism.taskgraph import COMPUTE, TRANSFER, TaskGraph
+from parallelism.taskgraph import COMPUTE, TRANSFER, TaskGraph, edges_of
 from topoopt.bounds.collectives import GroupRates, least_collective_seconds
 
 # Times that differ by less of the latest are the same but for rounding.
@@ -166,8 +166,7 @@ def _copies(tasks: TaskGraph, alike: Alike) -> Floats:
     met = classes.element[pattern.element[kept]] * kinds + classes.place[pattern.place[kept]]
     # A transfer of tokens meets those who send them in one role, those who read in another.
     out, into = (met[pattern.role[kept] != role] for role in (READS, SENDS))
-    before = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
-    after = tasks.successors
+    before, after = edges_of(tasks)
     found = np.ones(after.size)
     compute = tasks.kind == COMPUTE
     moves = tasks.kind == TRANSFER
@@ -186,8 +185,7 @@ def transfer_ports(tasks: TaskGraph) -> bool:
 
     Task graphs of the builder are so; others may not be.
     """
-    before = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
-    after = tasks.successors
+    before, after = edges_of(tasks)
     compute = tasks.kind == COMPUTE
     moves = tasks.kind == TRANSFER
     place = np.where(compute, tasks.server_of_device[np.where(compute, tasks.first, 0)], -1)

@@ -134,7 +134,7 @@ def exchange_terms(
     before t + c, the c seconds of the pass, and whatever a rank waits for still has to come
     through the ports of its server, in b seconds: no rank begins the next before t + c + b.
     """
-    rate = wirings.degree * wirings.bandwidth
+    rate = wirings.port_rate
     waiting: list[tuple[float, int, Floats, Loads | None, Crossings]] = []
     near: Loads | None = None
     for number, placement in enumerate(family.placements(layout)):
@@ -202,7 +202,7 @@ def placed_pipeline(family: LayoutFamily, wirings: Wirings, placement: Placement
     """
     layout, home = placement.layout, placement.home
     loads = family.loads(placement)
-    ports = wirings.degree * wirings.bandwidth
+    ports = wirings.port_rate
     passes = passes_with_exchange(loads, crossings_of(placement), layout, ports)
     if loads.heads_bytes.any():
         awaited = crossings_of(placement, context=True).awaited[list(layout.part_stages)]
@@ -277,7 +277,7 @@ def ports_seconds(
         return 0.0
     shares = tuple((bytes_of / most).tolist())
     ports = _port_bytes(across, shares, wirings.servers, wirings.degree)
-    return most * ports / (wirings.degree * wirings.bandwidth)
+    return most * ports / wirings.port_rate
 
 
 @lru_cache(maxsize=32)

@@ -309,8 +309,7 @@ def layout_bound(
     far = {"context", "expert"} | ({"tensor"} if spans(placement) else set())
     loads = family.loads(placement, far)
     schedule = schedule_of(layout, family.batch)
-    ports = wirings.degree * wirings.bandwidth
-    injection = {"injection": least_injection(placement, schedule, loads) / ports}
+    injection = {"injection": least_injection(placement, schedule, loads) / wirings.port_rate}
     if layout.expert_ranks > 1 and not spans(placement):
         # Beyond ``enough`` after rounding, too.
         enough /= ROUNDED_DOWN * ROUNDED_DOWN

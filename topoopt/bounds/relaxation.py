@@ -16,7 +16,7 @@ from parallelism.search.space import Degrees, legal_degrees
 from topoopt.bounds.collectives import farthest, least_seconds
 
 
-class Own(IntEnum):
+class OwnCost(IntEnum):
     """What is known of one operator's configuration alone, all in seconds.
 
     ``WORK``, ``FORWARD_WORK``, ``BACKWARD_WORK``: device time of all parts over N devices.
@@ -43,7 +43,7 @@ class Own(IntEnum):
     BACKWARD_NEEDED = 12
 
 
-class Shared(IntEnum):
+class SharedCost(IntEnum):
     """What is known of the configurations of a producer and a reader, all in seconds.
 
     ``NETWORK``: link-bytes of the activations (and again of the gradients), over all links.
@@ -153,7 +153,7 @@ def own_costs(
 
     Returns
     -------
-    float64 array, shape (`Own`, degrees)
+    float64 array, shape (`OwnCost`, degrees)
     """
     size = builder.graph.parameter_bytes(index)
     op = builder.graph.operators[index]
@@ -246,7 +246,7 @@ def least_moved(
         Configurations of the producer and of the reader.
     wirings : Wirings
     forward : float64 array, shape (made,)
-        `Own.FORWARD_WORK` of the producer.
+        `OwnCost.FORWARD_WORK` of the producer.
     shares : tuple of float, optional
         Of a reader that is a concatenation, see `slice_shares`. Its slices need unequal shares of
         the producer, and ``INTO_READER`` is what the one receives that needs most of it; together
@@ -254,7 +254,7 @@ def least_moved(
 
     Returns
     -------
-    float64 array, shape (`Shared`, made, read)
+    float64 array, shape (`SharedCost`, made, read)
     """
     sa, pa, cut_a = (x[:, None] for x in _split(made, out=True))
     sb, pb, cut_b = (x[None, :] for x in _split(read, out=False))

@@ -15,33 +15,19 @@ import numpy as np
 from codesign_base.arrays import Floats
 from parallelism.graph import ModelGraph
 from parallelism.search.forest import SplitCosts
-from topoopt.bounds.relaxation import Own, Shared
-from topoopt.bounds.space_terms import MOST_CUTS, add_rings, ancestors, apart_of, reachable
+from topoopt.bounds.relaxation import OwnCost, SharedCost
+from topoopt.bounds.space_terms import (
+    MOST_CUTS,
+    TermBuilder,
+    add_rings,
+    ancestors,
+    apart_of,
+    descendants,
+)
 from topoopt.bounds.tradeoff import Terms
 
 # Places of the heaviest path that bound an iteration of microbatches.
 _CUTS = 5
-
-
-class _Rows:
-    """Terms under construction."""
-
-    def __init__(self, operators: int) -> None:
-        self.operators = operators
-        self.names: list[str] = []
-        self.own: list[Floats] = []
-        self.shared: list[Floats] = []
-
-    def add(self, name: str) -> tuple[Floats, Floats]:
-        """Begin a term, and return its coefficients, to be filled in."""
-        self.names.append(name)
-        self.own.append(np.zeros((self.operators, len(Own))))
-        self.shared.append(np.zeros((self.operators, len(Shared))))
-        return self.own[-1], self.shared[-1]
-
-    def terms(self) -> Terms:
-        """Return all of them."""
-        return Terms(tuple(self.names), np.array(self.own), np.array(self.shared))
 
 
 def _places(path: list[int], count: int) -> list[int]:
@@ -63,24 +49,24 @@ def _passes(
     """
     at, forward, backward = repeated
     for place, index in enumerate(path):
-        own[index, Own.FORWARD] += begin <= place <= turn
-        own[index, Own.BACKWARD] += end <= place <= turn
-        shared[index, Shared.INTO_READER] += begin <= place < turn
-        shared[index, Shared.FROM_PRODUCER] += end <= place < turn
+        own[index, OwnCost.FORWARD] += begin <= place <= turn
+        own[index, OwnCost.BACKWARD] += end <= place <= turn
+        shared[index, SharedCost.INTO_READER] += begin <= place < turn
+        shared[index, SharedCost.FROM_PRODUCER] += end <= place < turn
         if place == at:
-            own[index, Own.FORWARD] += forward - 1.0
-            own[index, Own.BACKWARD] += backward - 1.0
+            own[index, OwnCost.FORWARD] += forward - 1.0
+            own[index, OwnCost.BACKWARD] += backward - 1.0
 
 
-def _in_all(rows: _Rows, microbatches: int) -> None:
+def _in_all(rows: TermBuilder, microbatches: int) -> None:
     """Count what devices and links do in a whole iteration."""
     own, _ = rows.add("compute")
-    own[:, Own.WORK] = 1.0
-    for passes in (Own.FORWARD_WORK, Own.BACKWARD_WORK):
+    own[:, OwnCost.WORK] = 1.0
+    for passes in (OwnCost.FORWARD_WORK, OwnCost.BACKWARD_WORK):
         own[:, passes] = microbatches - 1.0
     own, shared = rows.add("network")
-    own[:, Own.RING] = 1.0
-    shared[:, Shared.NETWORK] = 2.0 * microbatches
+    own[:, OwnCost.RING] = 1.0
+    shared[:, SharedCost.NETWORK] = 2.0 * microbatches
 
 
 def steady_terms(graph: ModelGraph, path: list[int], microbatches: int = 1) -> Terms:
@@ -103,18 +89,18 @@ def steady_terms(graph: ModelGraph, path: list[int], microbatches: int = 1) -> T
         path to its end, and back (see `topoopt.bounds.turns`). ``turn of X, passes of Y``: on to
         Y only, whose part makes all its passes, and back.
     """
-    rows = _Rows(len(graph.operators))
+    rows = TermBuilder(len(graph.operators))
     _in_all(rows, microbatches)
     end = len(path) - 1
     for cut in _places(path, MOST_CUTS):
         name = graph.operators[path[cut]].name
         own, shared = rows.add(f"turn of {name}")
         _passes(path, own, shared, cut, end, cut, (cut, 1.0, 1.0))
-        own[path[cut], Own.TAIL] += 1.0
+        own[path[cut], OwnCost.TAIL] += 1.0
         if microbatches > 1:
             own, shared = rows.add(f"turn of {name}, its passes")
             _passes(path, own, shared, cut, cut, cut, (cut, microbatches, microbatches))
-            own[path[cut], Own.TAIL] += 1.0
+            own[path[cut], OwnCost.TAIL] += 1.0
     return rows.terms()
 
 
@@ -160,10 +146,10 @@ def microbatch_terms(
     """
     count = len(graph.operators)
     inputs = [op.inputs for op in graph.operators]
-    rows = _Rows(count)
+    rows = TermBuilder(count)
     _in_all(rows, microbatches)
     end, many = len(path) - 1, float(microbatches)
-    seconds = [float(choices.own[i][Own.WORK].min()) for i in path]
+    seconds = [float(choices.own[i][OwnCost.WORK].min()) for i in path]
     most = int(np.argmax(seconds))
 
     def chains(cut: int) -> list[tuple[str, int, tuple[int, float, float]]]:
@@ -175,11 +161,11 @@ def microbatch_terms(
     for cut in _places(path, _CUTS):
         at = path[cut]
         name = graph.operators[at].name
-        above = reachable(inputs, reversed(range(count)), at)
+        above = ancestors(inputs, {at})
         for kind, turn, repeated in chains(cut):
             own, shared = rows.add(f"chain to {name} ({kind})")
             _passes(path, own, shared, 0, turn, cut, repeated)
-            own[at, Own.TAIL] += 1.0
+            own[at, OwnCost.TAIL] += 1.0
             own, shared = rows.add(f"rings after chain to {name} ({kind})")
             _passes(path, own, shared, 0, turn, cut, repeated)
             add_rings(own, shared, choices, above, at)
@@ -190,30 +176,30 @@ def microbatch_terms(
     for cut in _places(path, MOST_CUTS):
         at = path[cut]
         name = graph.operators[at].name
-        above = reachable(inputs, reversed(range(count)), at)
-        below = reachable(graph.consumers, range(count), at)
+        above = ancestors(inputs, {at})
+        below = descendants(graph, at)
         needed = ancestors(joined, below)
         own, shared = rows.add(f"rings after work of {name}")
         for index in needed:
             if index == at:
-                own[index, Own.FORWARD_SHARD] += many
-                own[index, Own.BACKWARD_SHARD] += many
+                own[index, OwnCost.FORWARD_SHARD] += many
+                own[index, OwnCost.BACKWARD_SHARD] += many
             elif index in below:
-                own[index, Own.FORWARD_NEEDED] += many
-                own[index, Own.BACKWARD_NEEDED] += many
+                own[index, OwnCost.FORWARD_NEEDED] += many
+                own[index, OwnCost.BACKWARD_NEEDED] += many
             elif choices.reader[index] in needed and choices.shared[index] is not None:
-                shared[index, Shared.FORWARD_READ] += many
+                shared[index, SharedCost.FORWARD_READ] += many
             else:
-                own[index, Own.FORWARD_SHARD] += many
+                own[index, OwnCost.FORWARD_SHARD] += many
         for index in above:
-            own[index, Own.RING] += 1.0
+            own[index, OwnCost.RING] += 1.0
         if at in apart:
             continue
         own, shared = rows.add(f"last rings after work of {name}")
         for index in ancestors(inputs, below):
-            own[index, Own.FORWARD_WORK] += many
+            own[index, OwnCost.FORWARD_WORK] += many
         for index in below:
-            own[index, Own.BACKWARD_WORK] += many
+            own[index, OwnCost.BACKWARD_WORK] += many
         for index in above:
-            own[index, Own.LAST_RING] += 1.0
+            own[index, OwnCost.LAST_RING] += 1.0
     return rows.terms()

@@ -10,8 +10,8 @@ from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode, ModelGraph
 from parallelism.search.forest import SplitCosts
 from topoopt.bounds.relaxation import (
-    Own,
-    Shared,
+    OwnCost,
+    SharedCost,
     Wirings,
     least_moved,
     operator_degrees,
@@ -52,13 +52,15 @@ def all_choices(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[SplitCosts
     degrees = {i: operator_degrees(builder, i, wirings.memory) for i in sorted(set(alike))}
     own = {i: own_costs(builder, i, found, wirings) for i, found in degrees.items()}
     # What leaves too little memory for the smallest configurations of the others is in no plan.
-    rest = sum(float(own[r][Own.MEMORY].min()) for r in alike)
+    rest = sum(float(own[r][OwnCost.MEMORY].min()) for r in alike)
     for i, table in own.items():
-        fits = np.flatnonzero(table[Own.MEMORY] - table[Own.MEMORY].min() + rest <= 1.0 + 1e-9)
+        fits = np.flatnonzero(
+            table[OwnCost.MEMORY] - table[OwnCost.MEMORY].min() + rest <= 1.0 + 1e-9
+        )
         if fits.size:
             own[i] = table[:, fits]
             degrees[i] = tuple(degrees[i][at] for at in fits.tolist())
-    fastest = np.array([(own[r][Own.FORWARD] + own[r][Own.BACKWARD]).min() for r in alike])
+    fastest = np.array([(own[r][OwnCost.FORWARD] + own[r][OwnCost.BACKWARD]).min() for r in alike])
     path = heaviest_path(graph, fastest)
     reader = [min(readers, default=-1) for readers in graph.consumers]
     for a, b in pairwise(path):
@@ -78,7 +80,7 @@ def all_choices(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[SplitCosts
         key = (size, alike[index], alike[to], shares)
         if key not in tables:
             few = len(made) * len(read) <= MOST_PAIRS
-            work = own[alike[index]][Own.FORWARD_WORK]
+            work = own[alike[index]][OwnCost.FORWARD_WORK]
             tables[key] = least_moved(size, made, read, wirings, work, shares) if few else None
         shared.append(tables[key])
     choices = SplitCosts(
@@ -88,13 +90,48 @@ def all_choices(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[SplitCosts
     return choices, path
 
 
-def reachable(links: Sequence[tuple[int, ...]], order: Iterable[int], start: int) -> set[int]:
-    """Return an operator and all that links lead to from it, met in an order."""
-    found = {start}
+def ancestors(inputs: Sequence[tuple[int, ...]], of: set[int]) -> set[int]:
+    """Return some operators and all that lead to them."""
+    return _linked(inputs, reversed(range(len(inputs))), of)
+
+
+def descendants(graph: ModelGraph, of: int) -> set[int]:
+    """Return an operator and all that it leads to."""
+    return _linked(graph.consumers, range(len(graph.operators)), {of})
+
+
+def _linked(links: Sequence[tuple[int, ...]], order: Iterable[int], of: set[int]) -> set[int]:
+    found = set(of)
     for index in order:
         if index in found:
             found.update(links[index])
     return found
+
+
+class TermBuilder:
+    """Terms under construction.
+
+    Parameters
+    ----------
+    operators : int
+    """
+
+    def __init__(self, operators: int) -> None:
+        self.operators = operators
+        self.names: list[str] = []
+        self.own: list[Floats] = []
+        self.shared: list[Floats] = []
+
+    def add(self, name: str) -> tuple[Floats, Floats]:
+        """Begin a term, and return its coefficients, to be filled in."""
+        self.names.append(name)
+        self.own.append(np.zeros((self.operators, len(OwnCost))))
+        self.shared.append(np.zeros((self.operators, len(SharedCost))))
+        return self.own[-1], self.shared[-1]
+
+    def terms(self) -> Terms:
+        """Return all of them."""
+        return Terms(tuple(self.names), np.array(self.own), np.array(self.shared))
 
 
 def _add_chain(
@@ -107,12 +144,12 @@ def _add_chain(
     last_part: bool = False,
 ) -> None:
     """Count the path forward from its operator ``start``, and back to ``stop``."""
-    into, out = Shared.INTO_READER, Shared.FROM_PRODUCER
+    into, out = SharedCost.INTO_READER, SharedCost.FROM_PRODUCER
     if last_part:
         into, out = out, into
     for place, index in enumerate(path):
-        own[index, Own.FORWARD] += place >= start
-        own[index, Own.BACKWARD] += place >= stop
+        own[index, OwnCost.FORWARD] += place >= start
+        own[index, OwnCost.BACKWARD] += place >= stop
         if place + 1 < len(path):
             shared[index, into] += place >= start
             shared[index, out] += place >= stop
@@ -121,38 +158,28 @@ def _add_chain(
 def add_rings(own: Floats, shared: Floats, choices: SplitCosts, above: set[int], at: int) -> None:
     """Count all that rings and gradient transfers carry of an operator and what leads to it."""
     for index in above:
-        own[index, Own.RING] += 1.0
+        own[index, OwnCost.RING] += 1.0
     for index in above - {at}:
-        shared[index, Shared.NETWORK] += choices.reader[index] in above
+        shared[index, SharedCost.NETWORK] += choices.reader[index] in above
 
 
 def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
     """Return the terms whose trade-off bounds the iteration time of everything."""
     count = len(graph.operators)
     inputs = [op.inputs for op in graph.operators]
-    consumers = list(graph.consumers)
-    names: list[str] = []
-    own_rows: list[Floats] = []
-    shared_rows: list[Floats] = []
-
-    def term(name: str) -> tuple[Floats, Floats]:
-        names.append(name)
-        own_rows.append(np.zeros((count, len(Own))))
-        shared_rows.append(np.zeros((count, len(Shared))))
-        return own_rows[-1], shared_rows[-1]
-
-    own, shared = term("compute")
-    own[:, Own.WORK] = 1.0
-    own, shared = term("network")
-    own[:, Own.RING] = 1.0
-    shared[:, Shared.NETWORK] = 2.0
+    rows = TermBuilder(count)
+    own, shared = rows.add("compute")
+    own[:, OwnCost.WORK] = 1.0
+    own, shared = rows.add("network")
+    own[:, OwnCost.RING] = 1.0
+    shared[:, SharedCost.NETWORK] = 2.0
 
     def chain(own: Floats, shared: Floats, start: int, stop: int, last_part: bool) -> None:
         _add_chain(path, own, shared, start, stop, last_part=last_part)
 
     def last_rings(own: Floats, at: int) -> None:
-        for index in reachable(inputs, reversed(range(count)), at):
-            own[index, Own.LAST_RING] += 1.0
+        for index in ancestors(inputs, {at}):
+            own[index, OwnCost.LAST_RING] += 1.0
 
     end = len(path) - 1
     apart = apart_of(graph)
@@ -161,26 +188,26 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
     for cut in sorted({round(x) for x in np.linspace(0, end, cuts)}):
         at = path[cut]
         name = graph.operators[at].name
-        own, shared = term(f"network after {name}")
+        own, shared = rows.add(f"network after {name}")
         chain(own, shared, 0, cut, False)
-        add_rings(own, shared, choices, reachable(inputs, reversed(range(count)), at), at)
-        own, shared = term(f"chain to {name}")
+        add_rings(own, shared, choices, ancestors(inputs, {at}), at)
+        own, shared = rows.add(f"chain to {name}")
         chain(own, shared, 0, cut, False)
-        own[at, Own.TAIL] += 1.0
+        own[at, OwnCost.TAIL] += 1.0
         if at in apart:
             continue
-        own, shared = term(f"last chain to {name}")
+        own, shared = rows.add(f"last chain to {name}")
         chain(own, shared, 0, cut, True)
-        own[at, Own.TAIL] += 1.0
-        own, shared = term(f"last rings after {name}")
+        own[at, OwnCost.TAIL] += 1.0
+        own, shared = rows.add(f"last rings after {name}")
         chain(own, shared, 0, cut, True)
         last_rings(own, at)
-        own, shared = term(f"last rings after work of {name}")
-        below = reachable(consumers, range(count), at)
+        own, shared = rows.add(f"last rings after work of {name}")
+        below = descendants(graph, at)
         for index in ancestors(inputs, below):
-            own[index, Own.FORWARD_WORK] += 1.0
+            own[index, OwnCost.FORWARD_WORK] += 1.0
         for index in below:
-            own[index, Own.BACKWARD_WORK] += 1.0
+            own[index, OwnCost.BACKWARD_WORK] += 1.0
         last_rings(own, at)
     joints = [place for place in range(end + 1) if choices.reader.count(path[place]) > 1]
     joints = sorted(joints, key=lambda place: -choices.reader.count(path[place]))[:MOST_JOINTS]
@@ -189,12 +216,12 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
         joined = [place for place in range(start, end + 1) if path[place] not in apart]
         for stop in sorted({*joined[:1], *joined[-1:]}):
             names_of = [graph.operators[path[place]].name for place in (start, stop)]
-            own, shared = term(f"network before {names_of[0]}, last rings after {names_of[1]}")
+            own, shared = rows.add(f"network before {names_of[0]}, last rings after {names_of[1]}")
             for index in fed:
-                shared[index, Shared.NETWORK] += choices.reader[index] in fed
+                shared[index, SharedCost.NETWORK] += choices.reader[index] in fed
             chain(own, shared, start, stop, True)
             last_rings(own, path[stop])
-    return Terms(tuple(names), np.array(own_rows), np.array(shared_rows))
+    return rows.terms()
 
 
 def apart_of(graph: ModelGraph) -> set[int]:
@@ -215,15 +242,6 @@ def apart_of(graph: ModelGraph) -> set[int]:
             onward[index] = onward[index] or op.split(Mode.CHANNEL) is not None
     inputs = [op.inputs for op in graph.operators]
     return ancestors(inputs, {i for i, found in enumerate(after) if found})
-
-
-def ancestors(inputs: Sequence[tuple[int, ...]], of: set[int]) -> set[int]:
-    """Return some operators and all that lead to them."""
-    found = set(of)
-    for index in reversed(range(len(inputs))):
-        if index in found:
-            found.update(inputs[index])
-    return found
 
 
 def trade_off(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[SplitCosts, Terms]:

@@ -1,7 +1,6 @@
 """`topoopt compare`: one job over all fabrics."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,7 +92,7 @@ def compare_command(
             plan_file=save_plan,
         )
     if as_json:
-        common.print_json(asdict(result))
+        common.print_json(result.to_dict())
     else:
         print(result.summary())
         if save_plan is not None:

@@ -97,7 +97,7 @@ def simulate_command(
     from topoopt.fabric.jitter import check_copies, jittered
     from topoopt.fabric.loads import link_bytes
     from topoopt.fabric.report import report_of
-    from topoopt.fabric.simulate import check_model, simulate
+    from topoopt.fabric.simulation import check_model, simulate
     from topoopt.fabric.warm import prepare_rings, warm_up
     from topoopt.problem.schedule import Schedule
     from topoopt.studies.replay import replay_fabric
@@ -125,7 +125,7 @@ def simulate_command(
             f"priority is {priority!r}, but links of the packet model are first in, first out; "
             "give --priority fair, or --model fluid"
         )
-    kernels = "simulate_kernels" if model == "fluid" else "packet_kernels"
+    kernels = "fluid_kernels" if model == "fluid" else "packet_kernels"
     with common.first_run_notice(f"fabric_*/{kernels}*"):
         workload = load_workload(file)
         if model == "fluid" and compat is None:

@@ -75,11 +75,11 @@ def validate_command(
         else:
             _validate_llm(cases, as_json, quiet)
         return
-    from topoopt.studies.validation.validate import validate
+    from topoopt.studies.validation import validate
 
     names = tuple(name.strip() for name in models.split(",") if name.strip())
 
-    kernels = "packet_kernels" if "packet" in names else "simulate_kernels"
+    kernels = "packet_kernels" if "packet" in names else "fluid_kernels"
     with common.first_run_notice(f"fabric_*/{kernels}*") as started:
 
         def report(case: "Case") -> None:

@@ -56,7 +56,7 @@ def what_if_command(
     Example: topoopt what-if plan.json --fail-links 3 --trials 100
     """
     from parallelism.transformers.family import LayoutFamily
-    from topoopt.fabric.simulate import score
+    from topoopt.fabric.simulation import score
     from topoopt.plan.plan import load_plan
     from topoopt.plan.rebuild import rebuild
     from topoopt.studies.failures import fail_each, fail_randomly

@@ -1,16 +1,18 @@
 """One job over all fabrics: the co-designed one and those that it is compared with."""
 
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from codesign_base import InputError
 from codesign_base.arguments import check_kind, check_path, several
 from codesign_base.counted import counted
 from parallelism.reading import parse_json, schema_fault
 from parallelism.record_fields import Amount, Count, Whole
+from topoopt.base.atomic import write_text_atomically
 from topoopt.base.display import displayed
 from topoopt.base.frames import frame, new_axes
 from topoopt.base.progress import ProgressCallback
@@ -110,6 +112,29 @@ class Comparison:
     plan: str | None = None
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as plain dictionaries and lists."""
+        return {**asdict(self), "fabrics": [asdict(result) for result in self.fabrics]}
+
+    def to_json(self) -> str:
+        """Return what ``topoopt compare --json`` prints."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write what ``topoopt compare --json`` prints, which ``topoopt report`` reads.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Raises
+        ------
+        InputError
+            If the path is none, or the file cannot be written.
+        """
+        check_path("path", path)
+        write_text_atomically(Path(path), self.to_json() + "\n")
 
     def to_frame(self) -> "DataFrame":
         """Return one row a fabric, the co-designed one first, as a pandas DataFrame.

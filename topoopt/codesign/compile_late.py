@@ -8,6 +8,7 @@ import threading
 import numpy as np
 
 from codesign_base.jit import compile_for
+from codesign_base.rows import starts
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from routing.routes import Routes
@@ -44,8 +45,9 @@ def compile_late_kernels(layouts: bool = False) -> None:
     )  # fmt: skip
     there = np.zeros(hosts * hosts)
     there[source * hosts + target] = 1.0
-    offsets = np.concatenate(([0], np.cumsum(there))).astype(np.int64)
-    routes = Routes(hosts, offsets, np.arange(links), np.ones(links), 1e-6 * there, there.copy())
+    routes = Routes(
+        hosts, starts(there), np.arange(links), np.ones(links), 1e-6 * there, there.copy()
+    )
     fabric = Fabric("mesh", network, routes)
     sent = [
         *((TaskKind.COMPUTE, server, -1, 1e-3, 0.0) for server in range(hosts)),

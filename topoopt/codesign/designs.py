@@ -53,7 +53,7 @@ class Limits:
     def __post_init__(self) -> None:
         python_numbers(self)
         if self.cost_usd is not None:
-            check_number("cost limit in USD", self.cost_usd, "a positive number")
+            check_number("cost limit in USD", self.cost_usd)
             if not isfinite(self.cost_usd):
                 raise InputError(f"cost limit in USD is {self.cost_usd}; leave it out")
         if self.ports is not None:

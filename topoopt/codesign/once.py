@@ -35,21 +35,23 @@ from topoopt.evaluate.schedule_search import (
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.used_pairs import recorded_routes
-from topoopt.plan.plan import Plan
-from topoopt.plan.recorded import (
-    bound_record,
+from topoopt.plan.notes import (
     bounded_notes,
-    degree_split,
     left_out_notes,
-    link_records,
     near_notes,
     price_notes,
-    ring_records,
     schedule_notes,
-    schedule_record,
     skipped_notes,
     unsimulated_notes,
     unused_notes,
+)
+from topoopt.plan.plan import Plan
+from topoopt.plan.recorded import (
+    bound_record,
+    degree_split,
+    link_records,
+    ring_records,
+    schedule_record,
 )
 from topoopt.plan.records import Baseline, ClusterRecord, GapRecord, RouteTable, SearchRecord
 from topoopt.problem.options import SearchOptions

@@ -6,6 +6,7 @@ from typing import Any, cast
 import numpy as np
 
 from codesign_base import InfeasibleError
+from codesign_base.arguments import check_kind
 from codesign_base.arrays import Floats
 from parallelism.family import Family
 from parallelism.taskgraph import TaskGraph
@@ -16,10 +17,10 @@ from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import score
-from topoopt.problem.cluster import Cluster
-from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
+from topoopt.fabric.fabric import Fabric, check_tasks
+from topoopt.fabric.simulation import score
+from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
+from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices, direct_connect_cost
 from topoopt.problem.seeds import checked_seed
 
 WIRE_BASELINES = ("fat-tree", "ideal-switch")
@@ -123,10 +124,15 @@ def wire_tasks(
 
     Raises
     ------
+    InputError
+        If an argument is of another kind.
     InfeasibleError
         If there is one server only, nothing is sent or computed, or the degree cannot join the
         servers.
     """
+    check_tasks(tasks)
+    check_kind("cluster", cluster, Cluster, CLUSTER_EXAMPLE)
+    check_kind("prices", prices, PriceTable | None, PRICES_EXAMPLE)
     if cluster.servers < 2:
         raise InfeasibleError("one server needs no network; give a task graph of two or more")
     table = default_prices() if prices is None else prices

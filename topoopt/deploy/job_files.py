@@ -25,9 +25,9 @@ from topoopt.plan.plan import Plan
 from topoopt.plan.rank_groups import servers_of
 from topoopt.plan.ranks import Rank, ranks_of
 from topoopt.plan.rebuild import rebuild
-from topoopt.plan.records import ring_orders
 from topoopt.problem.units import format_time
 from topoopt.topology.ring_links import ring_links
+from topoopt.topology.wiring import ring_orders
 
 MASTER_PORT = 29500
 # NUM_MAX_NVL_PEERS in csrc/kernels/configs.cuh.
@@ -141,8 +141,8 @@ def _slower_notes(plan: Plan, layout: Layout) -> list[str]:
     if runs == layout:
         return []
     built = rebuild(plan)
-    planned = built.simulate().time
-    took = replace(built, strategy=replace(built.strategy, layout=runs)).simulate().time
+    planned = built.simulated.time
+    took = replace(built, strategy=replace(built.strategy, layout=runs)).simulated.time
     return [
         f"Megatron-LM: by 1F1B an iteration takes {format_time(took)} on the plan's network, "
         f"{took / planned:.2f} times the plan's"
@@ -241,7 +241,7 @@ def _ring_notes(made: Deployment, ranks: list[Rank]) -> list[str]:
     In each of its channels a ring goes from host to next host, in the order of the group's ranks
     (connectRings in src/graph/connect.cc).
     """
-    rings = ring_orders(made.plan.rings)
+    rings = ring_orders(ring.wired for ring in made.plan.rings)
     groups = without = some = none = 0
     for group in reducing_groups(made.plan, ranks).values():
         servers = servers_of(group)
@@ -249,7 +249,7 @@ def _ring_notes(made: Deployment, ranks: list[Rank]) -> list[str]:
             continue
         groups += 1
         steps = next_hosts(group)
-        alike = {set(ring_links(ring)) == steps for ring in rings.get(servers, [])}
+        alike = {set(ring_links(ring)) == steps for ring in rings.get(servers, ())}
         if not all(step in made.cabling.ports_to for step in steps):
             without += 1
         elif alike == {False}:

@@ -26,8 +26,8 @@ from topoopt.plan.rank_groups import (
 )
 from topoopt.plan.ranks import Rank, ring_ranks
 from topoopt.plan.rebuild import rebuild_fabric
-from topoopt.plan.records import ring_orders
 from topoopt.topology.ring_links import ring_links
+from topoopt.topology.wiring import ring_orders
 
 MOST_PATH_CHUNKS = 4
 """Chunks into which what one rank sends another is divided, to go over several paths."""
@@ -103,7 +103,8 @@ def channels_by_servers(made: Deployment) -> dict[tuple[int, ...], list[tuple[in
     ----------
     made : Deployment
     """
-    found = ring_orders(made.plan.rings)
+    of_plan = ring_orders(ring.wired for ring in made.plan.rings)
+    found = {servers: list(orders) for servers, orders in of_plan.items()}
     rings = [(servers, order) for servers, orders in found.items() for order in orders]
     free = Counter({step: len(ports) for step, ports in made.cabling.ports_to.items()})
     for _, order in rings:

@@ -15,7 +15,7 @@ from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes, tabled
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.loads import link_bytes
+from topoopt.fabric.loads import link_bytes, transfer_demand
 
 # The congestion is proven to be within this share of the least.
 _ACCURACY = 0.03
@@ -43,15 +43,11 @@ def transfer_problem(fabric: Fabric, tasks: TaskGraph) -> tuple[Network, Floats]
         Bytes from row to column.
     """
     moves = tasks.kind == TaskKind.TRANSFER
-    hosts = fabric.network.hosts
-    demand: Floats = np.zeros((hosts, hosts))
-    demand[: tasks.servers, : tasks.servers] = tasks.pair_bytes()
-    demand = demand.ravel()
     rings = link_bytes(fabric, replace(tasks, size=np.where(moves, 0.0, tasks.size)))
     busy = rings / fabric.network.capacity
     taken = _RING_SHARE * busy / max(float(busy.max(initial=0.0)), 1e-300)
     left = replace(fabric.network, capacity=fabric.network.capacity * (1.0 - taken))
-    return left, demand.astype(np.float64).reshape(hosts, hosts)
+    return left, transfer_demand(fabric, tasks)
 
 
 def least_congestion_routes(fabric: Fabric, tasks: TaskGraph) -> Routes:

@@ -27,7 +27,7 @@ from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
-from topoopt.topology.wiring import Ring
+from topoopt.topology.wiring import Ring, ring_orders
 
 # How often pairs of many servers are routed again where none alone can do better, for each server.
 _AGAIN = 32
@@ -70,14 +70,11 @@ def direct_fabric(
         routes = make(network.hosts, transfer_router(network, routing))
     else:
         raise InputError(f"routing is {routing!r}; choose {', '.join(Routing)}")
-    rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-    for ring in topology.rings:
-        rings.setdefault(ring.group, []).append(ring.members)
     fabric = Fabric(
         "topoopt",
         network,
         routes,
-        {group: tuple(orders) for group, orders in rings.items()},
+        ring_orders(topology.rings),
         allreduce_routes(network, topology.rings, routing, on_demand=on_demand),
     )
     if routing not in (Routing.MCF, Routing.BALANCED):

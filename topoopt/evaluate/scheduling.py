@@ -8,19 +8,20 @@ from codesign_base import InputError
 from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread
 from parallelism.buckets import bucket_allreduces
-from parallelism.iterations import carried_edges, edges_of, unroll, with_edges
+from parallelism.iterations import carried_edges, unroll, with_edges
 from parallelism.longest_path_kernels import heads_and_tails
-from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind, edges_of
 from routing.routes import tabled
 from topoopt.bounds.critical import span_of
 from topoopt.bounds.turns import longest_turn
 from topoopt.bounds.wired import routed_least
+from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.orders import alone_seconds, task_orders
 from topoopt.fabric.represented import tasks_over, whole_tasks
 from topoopt.fabric.rotated import for_each
-from topoopt.fabric.simulate import timeline_of
+from topoopt.fabric.simulation import timeline_of
 from topoopt.fabric.timeline import compute_on_critical_path
 from topoopt.problem.schedule import LEVELS, Schedule
 
@@ -155,9 +156,10 @@ def simulate_schedule(
     carried = carried_edges(tasks)
     tasks, place = _fused(fabric, tasks, schedule)
     busy = float(tasks.device_seconds().max(initial=0.0))
-    alone = routed_least(fabric, tasks, task_orders(fabric, tasks))
+    orders = task_orders(fabric, tasks)
+    alone = routed_least(fabric, tasks, orders)
     turn = longest_turn(tasks, alone, span_of(tasks, alone))
-    least = max(busy, busiest_link(fabric, tasks), turn)
+    least = max(busy, busiest_link(orders), turn)
     if least > limit:
         return _too_long(tasks, 0)
     many = unroll(tasks, ITERATIONS, (place[carried[0]], place[carried[1]]))
@@ -276,20 +278,8 @@ def _start_times(fabric: Fabric, tasks: TaskGraph) -> Floats:
     return for_each(tasks, whole_tasks(tasks), start)
 
 
-def busiest_link(fabric: Fabric, tasks: TaskGraph) -> float:
-    """Return the seconds that the busiest link of a fabric needs for what it must carry.
-
-    Parameters
-    ----------
-    fabric : Fabric
-    tasks : TaskGraph
-
-    Returns
-    -------
-    float
-        Whole packets count, as in the simulation.
-    """
-    orders = task_orders(fabric, tasks)
+def busiest_link(orders: Orders) -> float:
+    """Return the seconds that the busiest link needs for all that it carries, in whole packets."""
     sends = np.flatnonzero(~orders.compute)
     counts = orders.end[sends] - orders.begin[sends]
     at = spread(orders.begin[sends], counts)

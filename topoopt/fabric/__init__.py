@@ -6,7 +6,7 @@ from topoopt.fabric.jitter import Jitter, jittered
 from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.reconfigurable import run_circuits
 from topoopt.fabric.rings import default_rings
-from topoopt.fabric.simulate import MODELS, score, simulate
+from topoopt.fabric.simulation import MODELS, score, simulate
 from topoopt.fabric.timeline import (
     Timeline,
     compute_on_critical_path,

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind
 from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
-from parallelism.taskgraph import Group
+from parallelism.taskgraph import Group, TaskGraph
 from routing.network import Network
 from routing.rotation import Rotation, least_rotation
 from routing.routes import Routes, tabled
@@ -298,3 +299,29 @@ def _lags(network: Network, transport: Transport, routes: Routes) -> Floats:
     if linked.any() and pace.max() > pace.min():
         slowest[linked] = np.minimum.reduceat(pace[routes.links], begin[linked])
     return transport.message_lag(routes.latency, routes.hops, slowest)
+
+
+def check_simulated(fabric: object, tasks: object) -> None:
+    """Refuse what cannot be simulated: a plan or a file in place of what is made of it.
+
+    Parameters
+    ----------
+    fabric, tasks : object
+
+    Raises
+    ------
+    InputError
+        If one is no `Fabric`, or the other no `TaskGraph`.
+    """
+    instead = "a Fabric, such as topoopt.plan.rebuild.rebuild(plan).fabric"
+    check_kind("fabric", fabric, Fabric, instead)
+    check_tasks(tasks)
+
+
+def check_tasks(tasks: object) -> None:
+    """Refuse what is no `TaskGraph`.
+
+    Parameters and errors are those of `check_simulated`.
+    """
+    instead = "a TaskGraph, such as topoopt.plan.rebuild.rebuild(plan).tasks()"
+    check_kind("tasks", tasks, TaskGraph, instead)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import is_number, told
 from codesign_base.arrays import Floats, Ints
 from parallelism.taskgraph import TaskGraph
 from topoopt.base.interrupts import interruptible
@@ -98,8 +99,8 @@ def run_fluid(
         As `simulate`.
     """
     tolerance = completion_tolerance
-    if not 0.0 <= tolerance < 1.0:
-        raise InputError(f"completion_tolerance is {tolerance}; give a fraction in [0, 1)")
+    if not (is_number(tolerance) and 0.0 <= tolerance < 1.0):
+        raise InputError(f"completion_tolerance is {told(tolerance)}; give a fraction in [0, 1)")
     orders = task_orders(fabric, tasks)
     if collapsed is None:
         collapsed = seeks_symmetry(tasks) and tasks.alike is None
@@ -139,7 +140,7 @@ def _simulated(
     budget: float,
 ) -> tuple[Run, bool]:
     """Run the kernel; also say whether tasks were left that never became ready."""
-    from topoopt.fabric.simulate_kernels import SPENT, simulate_fluid
+    from topoopt.fabric.fluid_kernels import SPENT, simulate_fluid
 
     def run(stop: Ints) -> tuple[Floats, Floats, Ints, float, int, Ints]:
         return simulate_fluid(

@@ -8,7 +8,7 @@ import numpy as np
 from codesign_base import InputError
 from codesign_base.arrays import Flags, Ints
 from codesign_base.rows import spread, starts
-from parallelism.taskgraph import TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph, TaskKind, edges_of
 from routing.network import Network
 from routing.paths import ecmp_routes
 from topoopt.fabric.fabric import Fabric
@@ -168,8 +168,7 @@ def _ports_taken(tasks: TaskGraph, ports: int) -> Flags:
     place = np.zeros(tasks.devices, dtype=np.int64)
     place[order] = np.arange(tasks.devices) - starts(count)[server[order]]
     most = max(1, int(count.max()))
-    waited = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
-    waiting = tasks.successors
+    waited, waiting = edges_of(tasks)
     transfer = tasks.kind == TaskKind.TRANSFER
     reads, writes = (np.full(tasks.tasks, -1) for _ in range(2))
     reads[transfer], writes[transfer] = tasks.second[transfer], tasks.first[transfer]

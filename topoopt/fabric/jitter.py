@@ -11,7 +11,7 @@ from parallelism.taskgraph import TaskGraph
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.fabric.used_pairs import listing
 from topoopt.problem.seeds import SEEDS
 

@@ -8,7 +8,7 @@ from parallelism.taskgraph import TaskGraph
 from routing.pair_loads import ecmp_pair_bytes
 from routing.rotation import evenly_routed
 from routing.routes import tabled
-from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.fabric import Fabric, check_simulated
 from topoopt.fabric.route_rows import MADE_AT_ONCE
 
 
@@ -26,6 +26,7 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -
     -------
     float64 array, shape (links,)
     """
+    check_simulated(fabric, tasks)
     total = _carried(fabric, *_sent(fabric, tasks))
     amounts = _reduced(tasks)
     fabric.prepare((group for group, _ in amounts), given=True)
@@ -48,7 +49,7 @@ def _sent(fabric: Fabric, tasks: TaskGraph) -> tuple[Ints, Floats]:
     """Return the ordered pairs that transfers send between, ascending, and their bytes."""
     hosts = fabric.network.hosts
     if tabled(hosts):
-        demand = _transferred(fabric, tasks)
+        demand = transfer_demand(fabric, tasks).ravel()
         pairs = np.flatnonzero(demand)
         return pairs, demand[pairs]
     # The matrix of all pairs of thousands of hosts takes longer to make than all else.
@@ -94,7 +95,8 @@ def demand_of(fabric: Fabric, tasks: TaskGraph, *, chosen: bool = True) -> Float
         From row to column.
     """
     hosts = fabric.network.hosts
-    total = _transferred(fabric, tasks)
+    demand = transfer_demand(fabric, tasks)
+    total = demand.ravel()  # a view
     for group, amount in _reduced(tasks):
         if fabric.rings.get(group):
             edges = fabric.ring_edges(group)
@@ -102,17 +104,16 @@ def demand_of(fabric: Fabric, tasks: TaskGraph, *, chosen: bool = True) -> Float
         elif chosen:
             members = np.array(group)
             total[members[:, None] * hosts + members] += amount / (len(group) - 1)
-    total = total.reshape(hosts, hosts)
-    np.fill_diagonal(total, 0.0)
-    return total
+    np.fill_diagonal(demand, 0.0)
+    return demand
 
 
-def _transferred(fabric: Fabric, tasks: TaskGraph) -> Floats:
-    """Return the bytes of the transfers of each ordered pair."""
+def transfer_demand(fabric: Fabric, tasks: TaskGraph) -> Floats:
+    """Return the bytes of the transfers from row to column, shape (hosts, hosts)."""
     hosts, servers = fabric.network.hosts, tasks.servers
     total: Floats = np.zeros((hosts, hosts))
     total[:servers, :servers] = tasks.pair_bytes()
-    return total.ravel()
+    return total
 
 
 def _reduced(tasks: TaskGraph) -> list[tuple[tuple[int, ...], float]]:

@@ -34,9 +34,9 @@ def run_iteration(
     ----------
     fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
     tasks, completion_tolerance
-        As in `topoopt.fabric.simulate.simulate`, with its errors.
+        As in `topoopt.fabric.simulate`, with its errors.
     limit : float
-        As in `topoopt.fabric.simulate.score`.
+        As in `topoopt.fabric.score`.
     budget : float
         Streams re-solved after which a simulation gives up; of fabrics that stay as they are.
     exact_classes : bool
@@ -74,9 +74,9 @@ def run_circuits(
     fabric : DirectCircuits or WindowedCircuits
     tasks : TaskGraph
     completion_tolerance : float
-        As in `topoopt.fabric.simulate.simulate`.
+        As in `topoopt.fabric.simulate`.
     limit : float
-        As in `topoopt.fabric.simulate.score`.
+        As in `topoopt.fabric.score`.
     record : bool
         Keep the history of circuits.
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from codesign_base.arrays import Flags, Ints
-from parallelism.taskgraph import Group, TaskGraph, TaskKind, dependency_lists
+from parallelism.taskgraph import Group, TaskGraph, TaskKind, dependency_lists, edges_of
 from topoopt.fabric.rings import Rings
 
 # Messages are whole bytes in files, so that those of one round may differ by so many.
@@ -218,8 +218,8 @@ def _without_rounds(tasks: TaskGraph, found: Mapping[int, _Collective], kept: Fl
         both = collective.rounds == 2 * (len(group) - 1)
         kind[task] = TaskKind.ALLREDUCE if both else TaskKind.REDUCE_SCATTER
         first[task], size[task] = place[group], collective.size
-    before = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
-    before, after = heir[before], tasks.successors
+    before, after = edges_of(tasks)
+    before = heir[before]
     between = kept[before] & kept[after]
     number = np.cumsum(kept) - 1
     before, after = number[before[between]], number[after[between]]

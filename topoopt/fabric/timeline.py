@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base.arguments import check_kind
 from codesign_base.arrays import Floats, Ints
 from parallelism.taskgraph import TaskGraph, TaskKind
 
@@ -48,6 +49,8 @@ def critical_path(tasks: TaskGraph, timeline: Timeline) -> tuple[int, ...]:
     Each begins when the one before it finishes; the first begins at time zero. Among tasks that
     finish last the one with the lowest id is followed back.
     """
+    check_kind("tasks", tasks, TaskGraph, "the TaskGraph that was simulated")
+    check_kind("timeline", timeline, Timeline, "what topoopt.fabric.simulate returned")
     if tasks.tasks == 0:
         return ()
     path = [int(np.argmax(timeline.finish))]
@@ -70,4 +73,5 @@ def compute_on_critical_path(tasks: TaskGraph, timeline: Timeline) -> float:
 
 def exposed_communication(tasks: TaskGraph, timeline: Timeline) -> float:
     """Return makespan minus compute on the critical path, in seconds."""
-    return timeline.makespan - compute_on_critical_path(tasks, timeline)
+    compute = compute_on_critical_path(tasks, timeline)
+    return timeline.makespan - compute

@@ -1,11 +1,11 @@
 """How bytes travel: packets, connection set-up, windows; and the artefacts of htsim."""
 
 from dataclasses import dataclass
-from math import isfinite
 
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import check_not_negative, whole
 from codesign_base.arrays import Floats, Ints
 
 _MTU = 9000.0
@@ -55,12 +55,10 @@ class Transport:
     htsim: bool = False
 
     def __post_init__(self) -> None:
-        if not (self.segment_bytes >= 0 and isfinite(self.segment_bytes)):
-            raise InputError(f"segment_bytes is {self.segment_bytes}; give zero or more bytes")
-        if not (self.timeout >= 0 and isfinite(self.timeout)):
-            raise InputError(f"timeout is {self.timeout}; give zero or more seconds")
+        check_not_negative("transport", self, ("segment_bytes",), "zero or more bytes")
+        check_not_negative("transport", self, ("timeout",), "zero or more seconds")
         for name in ("initial_window", "marking_backlog", "train_packets"):
-            if getattr(self, name) < 1:
+            if whole(name, getattr(self, name), "at least 1 packet") < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; give at least 1 packet")
 
     @property

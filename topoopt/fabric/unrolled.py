@@ -7,7 +7,7 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.arrays import Floats, Ints
-from parallelism.taskgraph import Group, TaskGraph, TaskKind, dependency_lists
+from parallelism.taskgraph import Group, TaskGraph, TaskKind, dependency_lists, edges_of
 from topoopt.fabric.rings import Rings
 
 # What stands for the start and end of a collective, and for the end of a round: nothing is sent.
@@ -82,8 +82,8 @@ class _Grown:
         self.size = [tasks.size.copy()]
         self.origin = [np.arange(tasks.tasks, dtype=np.int64)]
         self.count = tasks.tasks
-        self.before = [np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))]
-        self.after = [tasks.successors]
+        before, after = edges_of(tasks)
+        self.before, self.after = [before], [after]
 
     def _add(self, origin: int, kind: int, first: Ints, second: Ints, size: float) -> int:
         """Append tasks; return where they begin."""

@@ -167,7 +167,7 @@ class VaryingState:
     servers : int
         Of the fabric.
     tolerance : float
-        See `topoopt.fabric.simulate.simulate`.
+        See `topoopt.fabric.simulate`.
     limit : float
         Give up when the clock passes this many seconds.
     record : bool

@@ -145,7 +145,7 @@ def advance(
     horizon : float
         Give up when the clock passes this many seconds.
     tolerance : float
-        See `topoopt.fabric.simulate.simulate`.
+        See `topoopt.fabric.simulate`.
     on_demand : bool
         Come back at every instant at which a flow came to wait or ended.
     stop : int64 array, shape (1,)

@@ -6,7 +6,7 @@ import numpy as np
 
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import simulate
+from topoopt.fabric.simulation import simulate
 from topoopt.fabric.transport import PACKETS, Transport
 from topoopt.topology.fabrics import ideal_switch
 

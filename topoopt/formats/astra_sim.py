@@ -27,7 +27,7 @@ from codesign_base import InputError
 from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from codesign_base.rows import dependency_order
-from parallelism.taskgraph import TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph, TaskKind, edges_of
 from routing.network import NodePath
 from routing.pair_paths import pair_paths
 from routing.routes import Routes
@@ -158,8 +158,7 @@ class _Schedule:
         self.next_id = tasks.tasks
         self.ends: list[dict[int, tuple[int, ...]]] = [{} for _ in range(tasks.tasks)]
         self.before: list[list[int]] = [[] for _ in range(tasks.tasks)]
-        row = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets)).tolist()
-        for one, other in zip(row, tasks.successors.tolist(), strict=True):
+        for one, other in zip(*(ends.tolist() for ends in edges_of(tasks)), strict=True):
             self.before[other].append(one)
         total = float(link_bytes(fabric, tasks).sum())
         self.piece = max(PIECE, total / _MESSAGES)

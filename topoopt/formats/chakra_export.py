@@ -17,7 +17,8 @@ from itertools import pairwise
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.taskgraph import TaskGraph, TaskKind
+from codesign_base.rows import starts
+from parallelism.taskgraph import TaskGraph, TaskKind, edges_of
 from topoopt.formats.chakra_file import GROUPS, TraceNode, attributes, trace_bytes
 from topoopt.formats.chakra_schema import CollectiveCommType, NodeType
 
@@ -101,10 +102,10 @@ class _Writer:
         self.ranks: list[list[TraceNode]] = [[] for _ in range(tasks.servers)]
         # Where each task ends: rank to node.
         self.ends: list[dict[int, int]] = [self._ends(task) for task in range(tasks.tasks)]
-        row = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
-        order = np.argsort(tasks.successors, kind="stable")
-        bounds = np.concatenate(([0], np.cumsum(tasks.predecessors)))
-        self.before = [row[order[a:b]].tolist() for a, b in pairwise(bounds.tolist())]
+        row, after = edges_of(tasks)
+        order = np.argsort(after, kind="stable")
+        bounds = starts(tasks.predecessors).tolist()
+        self.before = [row[order[a:b]].tolist() for a, b in pairwise(bounds)]
         self.left = [0.0] * tasks.devices
         self.tags: dict[tuple[int, int], int] = {}
 

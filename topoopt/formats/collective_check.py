@@ -14,6 +14,7 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.counted import counted
+from codesign_base.rows import starts
 from parallelism.reading import schema_fault
 from routing.collectives.bounds import Line, allreduce_rate, distances, rooted_lines, shared_lines
 from routing.collectives.choice import ROOTED, CollectiveSchedule
@@ -291,7 +292,7 @@ def _meeting(
             hops.append(len(path) - 1)
     _need(bool(rows), "a meeting has no messages")
     start = np.array([wave for *_, wave in rows], dtype=np.int64)
-    bounds = np.concatenate(([0], np.cumsum(hops))).astype(np.int64)
+    bounds = starts(hops)
     held = np.array(links, dtype=np.int32)
     waves, rate = meeting_waves(network, len(parts), start, bounds, held)
     return Meeting(

@@ -11,7 +11,7 @@ from codesign_base import InputError
 from codesign_base.arrays import Ints
 from codesign_base.counted import counted
 from codesign_base.rows import starts
-from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind, edges_of
 from routing.network import Network
 from routing.pair_paths import pair_paths
 from routing.routes import Routes
@@ -194,9 +194,9 @@ def _kept(tasks: TaskGraph, updates: Updates, rounds: bool) -> Ints:
     """Return the tasks to write: all but updates after AllReduces, if these are to be omitted."""
     if rounds and updates is Updates.REFUSE:
         return np.arange(tasks.tasks)
-    row = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
+    before, after = edges_of(tasks)
     waits = np.zeros(tasks.tasks, dtype=bool)
-    waits[tasks.successors[tasks.crossing[row]]] = True
+    waits[after[tasks.crossing[before]]] = True
     if not waits.any():
         return np.arange(tasks.tasks)
     ends = np.diff(tasks.successor_offsets) == 0

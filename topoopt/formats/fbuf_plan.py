@@ -16,7 +16,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import collective_rounds
 from topoopt.fabric.represented import whole_tasks
 from topoopt.fabric.rolled import rolled
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.formats.fbuf_export import Updates, fbuf_of
 from topoopt.formats.fbuf_file import FbufFile
 from topoopt.formats.fbuf_ring_routes import fabric_of

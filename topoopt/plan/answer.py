@@ -8,8 +8,8 @@ from parallelism.transformers.records import LayoutQuestion
 from parallelism.transformers.text import layout_text
 from topoopt.base.display import register
 from topoopt.base.text import dollars
+from topoopt.plan.notes import shown_notes
 from topoopt.plan.plan import Plan
-from topoopt.plan.recorded import shown_notes
 from topoopt.plan.summary import (
     APART,
     bounded_noun,

@@ -150,6 +150,7 @@ class Plan(Timed):
                 known = ", ".join(self.baselines) or "nothing"
                 raise InputError(f"fabric is {base!r}, but the plan is compared with {known}")
             base = self.baselines[base]
+        check_kind("fabric", base, Baseline, "the name of one of the plan's baselines")
         if self.scheduled_apart:
             return base.iteration_time_s / self.schedule.plain_time_s
         if self.packet_time_s is None or base.packet_time_s is None:

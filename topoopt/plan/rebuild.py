@@ -1,11 +1,13 @@
 """From a plan file back to the objects that it describes."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind
 from codesign_base.counted import counted
 from parallelism.operator_family import OperatorFamily
 from parallelism.operator_records import OperatorQuestion
@@ -18,13 +20,13 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.routed import allreduce_routes, transfer_router
 from topoopt.evaluate.scheduling import Simulated, simulate_schedule
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.represented import whole_tasks
 from topoopt.plan.plan import Plan
-from topoopt.plan.records import ScheduleRecord, ring_orders
+from topoopt.plan.records import ScheduleRecord
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.routing import Routing
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import bandwidth_text, time_text
+from topoopt.topology.wiring import ring_orders
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,13 @@ class Rebuilt:
         """Return the same, or where it is large, one task of each kind."""
         return self.family.represented(self.strategy)
 
-    def simulate(self, *, whole: bool = False) -> Simulated:
-        """Simulate the plan's iteration under its schedule.
+    @cached_property
+    def simulated(self) -> Simulated:
+        """The plan's iteration under its schedule."""
+        return simulate_schedule(self.fabric, self.scheduled_tasks(), self.schedule)
 
-        Parameters
-        ----------
-        whole : bool
-            Each task stands for itself, however many there are.
+    def scheduled_tasks(self) -> TaskGraph:
+        """Return the tasks that the schedule puts in order.
 
         Raises
         ------
@@ -75,8 +77,7 @@ class Rebuilt:
                 f"microbatches is {self.schedule.microbatches}, into which the batch cannot be "
                 "divided"
             )
-        tasks = whole_tasks(tasks) if whole else tasks
-        return simulate_schedule(self.fabric, tasks, self.schedule)
+        return tasks
 
 
 def rebuild_network(plan: Plan) -> Network:
@@ -135,6 +136,7 @@ def rebuild_fabric(plan: Plan) -> Fabric:
     if plan.routing not in set(Routing):
         raise InputError(f"routing is {plan.routing!r}; expected one of {', '.join(Routing)}")
     routing = Routing(plan.routing)
+    rings = [ring.wired for ring in plan.rings]
     return Fabric(
         "topoopt",
         network,
@@ -148,8 +150,8 @@ def rebuild_fabric(plan: Plan) -> Fabric:
             listed,
             None if listed is None else transfer_router(network, routing),
         ),
-        {group: tuple(orders) for group, orders in ring_orders(plan.rings).items()},
-        allreduce_routes(network, [ring.wired for ring in plan.rings], routing),
+        ring_orders(rings),
+        allreduce_routes(network, rings, routing),
     )
 
 
@@ -180,6 +182,7 @@ def rebuild(plan: Plan) -> Rebuilt:
     InputError
         If a part of the plan is not well formed, or its parallelization does not go with its job.
     """
+    check_kind("plan", plan, Plan, "a Plan, such as topoopt.load_plan returns")
     cluster = rebuild_cluster(plan)
     family: AnyFamily
     if isinstance(plan.job, OperatorQuestion):

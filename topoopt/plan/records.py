@@ -1,6 +1,5 @@
 """The records that a plan file holds beside single values, with units in every name."""
 
-from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -77,14 +76,6 @@ class RingRecord:
     def wired(self) -> Ring:
         """The ring that this is the record of."""
         return Ring(tuple(self.order), self.generator)
-
-
-def ring_orders(rings: Iterable[RingRecord]) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
-    """Return the orders of the rings of each group of servers."""
-    found: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-    for ring in rings:
-        found.setdefault(ring.group, []).append(tuple(ring.order))
-    return found
 
 
 @checked(frozen=True, config=STRICT)

@@ -8,7 +8,7 @@ from topoopt.bounds.everything import wirings_of
 from topoopt.bounds.gap import how, plan_bounds
 from topoopt.bounds.layouts import fitting_bounds, least_bound
 from topoopt.fabric.loads import link_bytes
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.plan.arithmetic import SIMULATED, require_same
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
@@ -16,7 +16,7 @@ from topoopt.plan.rebuild import Rebuilt
 
 def check_times(plan: Plan, rebuilt: Rebuilt) -> None:
     """Simulation under the schedule gives the stated time, and divides it as stated."""
-    simulated = rebuilt.simulate()
+    simulated = rebuilt.simulated
     require_same("iteration_time_s", plan.iteration_time_s, simulated.time, SIMULATED)
     require_same("compute_time_s", plan.compute_time_s, simulated.computing, SIMULATED)
     exposed = simulated.time - simulated.computing
@@ -54,7 +54,7 @@ def _check_rates(plan: Plan, rebuilt: Rebuilt, time: float) -> None:
 
 def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:
     """The lower bounds are those of the job and the strategy, and lie below the time."""
-    tasks = rebuilt.simulate().tasks
+    tasks = rebuilt.simulated.tasks
     whole: Bound | None = None
     if isinstance(rebuilt.family, LayoutFamily):
         bounded = fitting_bounds(rebuilt.family)

@@ -11,21 +11,17 @@ class FatTreeSize:
 
     Parameters
     ----------
-    hosts : int
     k : int
         Ports of a switch: the smallest even number with k^3 / 4 >= hosts.
     edges : int
         Top-of-rack switches in use; each serves up to k / 2 hosts.
-    pods : int
-        Groups of up to k / 2 top-of-rack switches.
     aggregations, cores : int
-        Switches above: none for one rack, no cores for one pod, else k / 2 a pod and (k / 2)^2.
+        Switches above: none for one rack, no cores for one pod (k / 2 racks), else k / 2 a pod
+        and (k / 2)^2.
     """
 
-    hosts: int
     k: int
     edges: int
-    pods: int
     aggregations: int
     cores: int
 
@@ -62,10 +58,8 @@ def fat_tree_size(hosts: int) -> FatTreeSize:
     edges = -(-hosts // half)
     pods = -(-edges // half)
     return FatTreeSize(
-        hosts=hosts,
         k=k,
         edges=edges,
-        pods=pods,
         aggregations=pods * half if edges > 1 else 0,
         cores=half * half if pods > 1 else 0,
     )

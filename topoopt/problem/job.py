@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from numbers import Real
 from pathlib import Path
 
 from codesign_base import InfeasibleError, InputError
-from codesign_base.arguments import check_kind, told
+from codesign_base.arguments import check_kind, is_number, told, whole
 from codesign_base.counted import counted
 from parallelism.accelerators import get_accelerator, scale_up_of
 from parallelism.builder import TaskGraphBuilder
@@ -51,6 +50,7 @@ def nvlink_server(accelerator: str, gpus: int) -> Server:
     InputError
         If the accelerator, or its scale-up domain, is not known.
     """
+    gpus = whole("gpus", gpus, "how many GPUs a server has")
     return Server(
         get_accelerator(accelerator), gpus, scale_up_of(accelerator).bandwidth / max(1, gpus - 1)
     )
@@ -186,7 +186,7 @@ class Job:
                 fields=("precision",),
             )
         reserve = self.memory_reserve
-        if reserve is not None and (isinstance(reserve, bool) or not isinstance(reserve, Real)):
+        if reserve is not None and not is_number(reserve):
             raise InputError(f"memory_reserve is {told(reserve)}; give a share, such as 0.1")
         self.family(1)  # refuses what is out of range
         self._check_choices(model, self.choices or Choices())

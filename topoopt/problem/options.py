@@ -164,8 +164,8 @@ class SearchOptions:
             if not least <= count <= _MOST[name]:
                 raise InputError(f"{name} is {count}; give {least} to {_MOST[name]}")
         if self.seconds is not None:
-            check_number("seconds", self.seconds, "a positive number")
-        check_number("memory_bytes", self.memory_bytes, "a positive number")
+            check_number("seconds", self.seconds)
+        check_number("memory_bytes", self.memory_bytes)
         check_kind("parameter_splits", self.parameter_splits, bool, "True or False")
         check_kind(
             "reconfiguration", self.reconfiguration, Reconfiguration | None,

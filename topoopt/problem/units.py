@@ -7,9 +7,10 @@ is a bit and ``B`` a byte; ``k M G T P`` are powers of 1000 and ``Ki Mi Gi Ti Pi
 import math
 import re
 from collections.abc import Callable
-from numbers import Real
+from typing import Any
 
 from codesign_base import InputError
+from codesign_base.arguments import is_number
 
 BYTES_PER_GBIT = 1e9 / 8
 
@@ -312,8 +313,8 @@ def _scaled(mantissa: str, exponent: int, prefix: str) -> float:
     return float(f"{mantissa}e{exponent + _DECIMAL[prefix]}")
 
 
-def _as_float(value: object, name: str, remedy: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
+def _as_float(value: Any, name: str, remedy: str) -> float:
+    if not is_number(value):
         raise InputError(f"{name} {value!r} is neither text with a unit nor a number; {remedy}")
     try:
         return float(value)

@@ -7,8 +7,10 @@ import numpy as np
 from codesign_base import InputError
 from codesign_base.arrays import Floats, Ints
 from parallelism.taskgraph import TaskGraph, traffic_of
+from topoopt.evaluate.scheduling import simulate_schedule
 from topoopt.fabric.fluid import FABRIC_MODEL
-from topoopt.fabric.simulate import simulate
+from topoopt.fabric.represented import whole_tasks
+from topoopt.fabric.simulation import simulate
 from topoopt.fabric.timeline import Timeline, critical_path
 from topoopt.plan.arithmetic import SIMULATED, require_same
 from topoopt.plan.plan import Plan
@@ -75,7 +77,8 @@ def simulate_again(plan: Plan) -> Evaluation:
         )
     try:
         built = rebuild(plan)
-        simulated = built.simulate(whole=True)
+        tasks = whole_tasks(built.scheduled_tasks())
+        simulated = simulate_schedule(built.fabric, tasks, built.schedule)
         timeline = simulate(built.fabric, simulated.tasks)
     except InputError:
         raise

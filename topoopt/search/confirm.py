@@ -310,7 +310,7 @@ def screened(
         times.append(time)
         if progress:
             progress(Progress("packet ranking", len(times), len(pairs), min(times)))
-    order = sorted(range(len(pairs)), key=lambda i: (times[i], i))
+    order = sorted(range(len(pairs)), key=times.__getitem__)
     return [replace(pairs[i], in_trains=times[i]) for i in order[:count]]
 
 

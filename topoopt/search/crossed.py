@@ -7,16 +7,14 @@ from itertools import chain, islice
 from parallelism.family import Family, P
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.routed import NAMED
 from topoopt.evaluate.scoring import Scorer
 from topoopt.evaluate.wirings import lacks_rings
-from topoopt.problem.routing import Routing
 from topoopt.search.finalists import finalists
 
 # Of others that are tried, and best wirings on which each is.
 _TRIED = 12
 _WIRINGS = 3
-# Routings that do not depend on what is sent.
-_FIXED = (Routing.ECMP, Routing.K_SHORTEST)
 
 
 def crossed(
@@ -41,7 +39,7 @@ def crossed(
     """
     found: list[Pair[P]] = []
     best = min((pair.time for pair in pairs), default=float("inf"))
-    wirings = finalists((pair for pair in pairs if pair.routing in _FIXED), count=_WIRINGS)
+    wirings = finalists((pair for pair in pairs if pair.routing in NAMED), count=_WIRINGS)
     tried: set[P] = set()
     # What is found on the way leaves fewer to hope for.
     hopeful = (other for other, hoped in others if hoped < best)

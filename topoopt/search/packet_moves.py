@@ -179,7 +179,7 @@ class PacketMoves:
         wired = [pair for pair in pairs if pair.topology is not None]
         times = [self._score(pair.fabric, pair.strategy) for pair in wired]
         climbs: list[_Climb] = []
-        order = sorted(range(len(wired)), key=lambda i: (times[i], i))
+        order = sorted(range(len(wired)), key=times.__getitem__)
         most = self.work + _LOOKED_AT * self.work
 
         def timed(place: int, _: float) -> float:

@@ -327,7 +327,7 @@ def _weighed(
     result = state.result
 
     def wired() -> Iterator[Pair]:
-        order = sorted(range(len(candidates)), key=lambda c: (candidates[c][0], c))
+        order = sorted(range(len(candidates)), key=lambda c: candidates[c][0])
         for strategy in dict.fromkeys(candidates[c][1] for c in order):
             pair = search.rewirer().wire(strategy, "search", exact=False)
             if pair is not None:
@@ -348,7 +348,7 @@ def _wired(
 ) -> list[Pair]:  # fmt: skip
     """Wire some, then candidates from the fastest on the ideal switch; return the best pairs."""
     chains, servers, result = search.options.chains, search.cluster.servers, state.result
-    order = sorted(range(len(candidates)), key=lambda c: (candidates[c][0], c))
+    order = sorted(range(len(candidates)), key=lambda c: candidates[c][0])
     near = _NEAR * candidates[order[0]][0]
     found, seen = list(pairs), {pair.strategy for pair in pairs}
     hopeful = [candidates[c][1] for c in order if candidates[c][0] <= near]

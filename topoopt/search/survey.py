@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
+from math import gcd
 from typing import NamedTuple
 
 from codesign_base import InfeasibleError
@@ -44,14 +45,11 @@ class Candidate:
         if that is longer, the bound.
     bound : Bound
         Below any simulated time, whatever placement, topology and routing (`layout_bound`).
-    memory_bytes : float
-        Of the fullest GPU.
     """
 
     placement: Placement
     estimate_s: float
     bound: Bound
-    memory_bytes: float
 
     @property
     def layout(self) -> Layout:
@@ -216,7 +214,7 @@ def survey(
             bounded.append(Bounded(layout, bound, passes_only=False))
             if placed is not None and bound.seconds <= hopeful:
                 best = min(best, placed[1])
-                found.append(Candidate(placed[0], placed[1], bound, one.memory))
+                found.append(Candidate(placed[0], placed[1], bound))
         done += len(part)
         if progress:
             progress(done, len(layouts), best)
@@ -240,12 +238,25 @@ def _room(family: LayoutFamily, layouts: Sequence[Layout]) -> str:
     """Return what to change where no layout fits: nothing of samples, if states alone do not."""
     states = min(max(use.states for use in family.uses(layout)) for layout in layouts)
     asked = " or ".join(family.choices.asked)
-    more = "give more servers, GPUs with more memory, "
+    more = f"{_undivided(family)}give more servers, GPUs with more memory, "
     if states > family.memory_limit:
         other = f"or {asked} other values" if asked else "or more GPUs a server"
         return f"weights, gradients and optimizer alone take {states / 1e9:.4g} GB; {more}{other}"
     other = f"{asked} other values" if asked else "fewer samples in an iteration"
     return f"{more}a shorter sequence, or {other}"
+
+
+def _undivided(family: LayoutFamily) -> str:
+    """Say so where the tokens of a sample have few divisors to split them by, or nothing."""
+    gpus, tokens = family.servers * family.server.gpus, family.sequence
+    common = gcd(gpus, tokens)
+    if common == gpus or tokens < gpus or {"tensor", "context"} & set(family.choices.asked):
+        return ""
+    parts = f"into {common} parts at most" if common > 1 else "by no degree"
+    return (
+        f"tensor and context parallelism split {tokens} tokens {parts}; give a sequence that more "
+        f"degrees divide, such as {tokens // gpus * gpus}; otherwise "
+    )
 
 
 def lowest_bound(problem: Problem[LayoutFamily], bounded: Sequence[Bounded]) -> Bound:

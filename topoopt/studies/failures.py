@@ -5,15 +5,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
-from codesign_base.arguments import whole
+from codesign_base.arguments import check_called, whole
 from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
+from codesign_base.rows import spread, starts
 from parallelism.taskgraph import TaskGraph
 from routing.network import Network
 from topoopt.base.progress import Progress, ProgressCallback
-from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.fabric import Fabric, check_simulated
+from topoopt.fabric.simulation import score
 from topoopt.fabric.used_pairs import listing
+from topoopt.problem.seeds import checked_seed
 from topoopt.studies.repairs import REPAIRS, Survivors, fail_cables, repaired
 
 MOST_TRIALS = 100_000
@@ -93,9 +95,7 @@ def random_ports(
     if network.switches:
         raise InputError(f"network {network.name!r} has switches; ports fail of servers only")
     link = np.repeat(np.arange(network.links), network.multiplicity)
-    copy = np.arange(link.size) - np.repeat(
-        np.cumsum(network.multiplicity) - network.multiplicity, network.multiplicity
-    )
+    copy = spread(np.zeros(network.links, dtype=np.int64), network.multiplicity)
     sends = np.argsort(network.source[link], kind="stable")
     out = np.bincount(network.source[link], minlength=network.hosts)
     into = np.bincount(network.target[link], minlength=network.hosts)
@@ -111,18 +111,18 @@ def random_ports(
         )
     chosen = np.sort(rng.choice(int(ports.sum()), count, replace=False))
     server = np.repeat(np.arange(network.hosts), ports)[chosen]
-    port = chosen - (np.cumsum(ports) - ports)[server]
-    first = np.cumsum(out) - out
+    port = chosen - starts(ports)[server]
+    first = starts(out)
     dead = {int(sends[first[v] + k]) for v, k in zip(server, port, strict=True) if k < out[v]}
     if both_ways:
-        start = np.cumsum(network.multiplicity) - network.multiplicity
+        start = starts(network.multiplicity)
         for cable in list(dead):
             at = link[cable]
             back = network.link(int(network.target[at]), int(network.source[at]))
             dead.add(int(start[back] + copy[cable]))
     else:
         receives = np.argsort(network.target[link], kind="stable")
-        begin = np.cumsum(into) - into
+        begin = starts(into)
         for v in np.unique(server):
             paired = rng.permutation(int(ports[v]))[port[server == v]]
             dead.update(int(receives[begin[v] + k]) for k in paired if k < into[v])
@@ -204,11 +204,13 @@ def fail_randomly(
     Raises
     ------
     InputError
-        If a number is out of range.
+        If a number is out of range, or an argument of another kind.
     """
     check_trials(trials)
     count = whole("count", count, "a whole number, of what fails in a trial")
-    rng = np.random.default_rng(seed)
+    check_simulated(fabric, tasks)
+    check_called("progress", progress)
+    rng = np.random.default_rng(checked_seed(seed))
     draw = random_ports if ports else random_cables
     times: dict[str, list[float]] = {how: [] for how in REPAIRS}
     failed: list[Ints] = []
@@ -279,6 +281,8 @@ def fail_each(
         The worst first; parallel cables once. Stopped from the keyboard after at least one, those
         so far.
     """
+    check_simulated(fabric, tasks)
+    check_called("progress", progress)
     network = fabric.network
     fabric = _with_its_rings(fabric, tasks)
     links = np.flatnonzero((network.source < network.target) | (not both_ways))

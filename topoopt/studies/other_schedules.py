@@ -16,9 +16,8 @@ from routing.collectives.rate import gather_rate
 from routing.collectives.trees import Forest, turned
 from routing.network import Network
 from topoopt.fabric.fabric import Fabric, GroupStreams
-from topoopt.fabric.represented import tasks_over
 from topoopt.fabric.ring_trees import NO_TREES
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 
 # Groups that are tried alone.
 MOST_TRIED = 16
@@ -151,7 +150,7 @@ def separate_network_seconds(
         )
         for at, rate in enumerate(apart)
     }
-    return _score(replace(fabric, network=wider).with_streams(given), tasks)
+    return score(replace(fabric, network=wider).with_streams(given), tasks)
 
 
 def trees_seconds(fabric: Fabric, tasks: TaskGraph, rates: list[GroupRate], worth: float) -> float:
@@ -183,7 +182,7 @@ def trees_seconds(fabric: Fabric, tasks: TaskGraph, rates: list[GroupRate], wort
             given[each.group] = GroupStreams(links, load[links], 0.0, 1, rate, NO_TREES)
     alone = list(given.items())[:MOST_TRIED] if len(given) > 1 else []
     tried = [given, *({group: streams} for group, streams in alone)]
-    times = [_score(fabric.with_streams(some), tasks) for some in tried if some]
+    times = [score(fabric.with_streams(some), tasks) for some in tried if some]
     return min(times, default=float("inf"))
 
 
@@ -200,7 +199,3 @@ def _loads(network: Network, gather: Forest, scatter: Forest) -> Floats:
     for (a, b), amount in passed.items():
         load[network.link(a, b)] = amount / (2.0 * (len(gather.members) - 1.0))
     return load
-
-
-def _score(fabric: Fabric, tasks: TaskGraph) -> float:
-    return float(score(fabric, tasks_over(fabric, tasks)))

@@ -7,16 +7,22 @@ from functools import partial
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
-from codesign_base.arrays import Ints
+from codesign_base.arguments import check_kind, told
+from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
+from parallelism.taskgraph import Group
 from routing.network import Network
 from routing.paths import ecmp_routes, forwarding_nodes
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.rings import Rings, ring_loads
+from topoopt.fabric.route_rows import RouteRows
 from topoopt.topology.ring_links import ring_links
 
 REPAIRS = ("detour", "reroute", "drop-rings", "new-rings")
 """How a fabric goes on: see `repaired`."""
+MAX_PARTS = 16
+"""Parts that an AllReduce is divided into at most, over rings from before a failure."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +59,14 @@ def fail_cables(network: Network, cables: Ints) -> Survivors:
     InputError
         If a link does not exist or has fewer cables.
     """
-    failed = np.bincount(cables, minlength=network.links)
-    if failed.size > network.links or (cables.size and cables.min() < 0):
+    instead = "a Network, such as topoopt.plan.rebuild.rebuild(plan).fabric.network"
+    check_kind("network", network, Network, instead)
+    given, cables = cables, np.asarray(cables)
+    if cables.ndim != 1 or (cables.size and cables.dtype.kind not in "iu"):
+        raise InputError(f"cables is {told(given)}; give an array of links' numbers")
+    if cables.size and not 0 <= cables.min() <= cables.max() < network.links:
         raise InputError(f"a failed cable names a link outside 0..{network.links - 1}")
+    failed = np.bincount(cables.astype(np.int64), minlength=network.links)
     left = network.multiplicity - failed
     if left.min(initial=0) < 0:
         link = int(left.argmin())
@@ -176,7 +187,8 @@ def repaired(fabric: Fabric, survivors: Survivors, how: str) -> Fabric:
         detour: what crossed a dead link goes around it, nothing else changes. reroute: all routes
         anew (ECMP over shortest paths), rings keep their order. drop-rings: besides, rings with
         an edge whose link is dead are given up where their group has others. new-rings: besides,
-        all groups choose rings anew, as `default_rings` does (other generators take over). Groups
+        all groups choose rings anew, as `default_rings` does (other generators take over), or keep
+        theirs, of which those that lost least carry several parts, if these end sooner. Groups
         whose rings the fabric does not list choose theirs anew in all of these.
 
     Returns
@@ -185,9 +197,13 @@ def repaired(fabric: Fabric, survivors: Survivors, how: str) -> Fabric:
 
     Raises
     ------
+    InputError
+        If an argument is of another kind, or the repair is not known.
     InfeasibleError
         If the survivors are not connected.
     """
+    check_kind("fabric", fabric, Fabric, "that of topoopt.plan.rebuild.rebuild(plan)")
+    check_kind("survivors", survivors, Survivors, "what fail_cables returned")
     if how not in REPAIRS:
         raise InputError(f"repair is {how!r}; choose {', '.join(REPAIRS)}")
     network = survivors.network
@@ -211,7 +227,37 @@ def repaired(fabric: Fabric, survivors: Survivors, how: str) -> Fabric:
                 )
             )
             rings[group] = whole or orders
-    elif how == "new-rings":
-        rings = {}
     routes = Routes.of_all(network.hosts, partial(ecmp_routes, network))
-    return replace(fabric, network=network, routes=routes, rings=rings, ring_routes=None)
+    after = replace(fabric, network=network, routes=routes, rings=rings, ring_routes=None)
+    if how == "new-rings":
+        anew = replace(after, rings={})
+        rows = RouteRows(routes)
+        kept = {group: _sooner(anew, rows, group, rings[group]) for group in rings}
+        after = replace(after, rings=kept)
+    return after
+
+
+def _sooner(anew: Fabric, rows: RouteRows, group: Group, before: Rings) -> Rings:
+    """Return the rings that a group chooses anew, or those from before if they end sooner.
+
+    Of the latter, those that lost least may carry several parts: the choice anew looks at few
+    sets of rings, and may find worse ones on a wiring of which others are a rotation.
+    """
+    chosen = anew.rings_of(group)
+    new, old = (_seconds_a_byte(anew.network, rows, rings) for rings in (chosen, before))
+    best, kept = float(new.sum(axis=0).max()) / len(chosen), chosen
+    picked: list[int] = []
+    total = np.zeros(anew.network.links)
+    for _ in range(MAX_PARTS):
+        picked.append(int((total + old).max(axis=1).argmin()))
+        total += old[picked[-1]]
+        # What differs by rounding alone decides nothing.
+        if float(total.max()) / len(picked) < best * (1.0 - 1e-9):
+            best = float(total.max()) / len(picked)
+            kept = tuple(before[ring] for ring in sorted(picked))
+    return kept
+
+
+def _seconds_a_byte(network: Network, rows: RouteRows, rings: Rings) -> Floats:
+    """Return how long each ring keeps each link busy, for a byte over each of its edges."""
+    return ring_loads(rows, network.links, np.array(rings)) / network.capacity

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
-from codesign_base.arguments import several, whole
+from codesign_base.arguments import check_called, check_kind, several, whole
 from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from routing.network import Network
@@ -14,8 +14,9 @@ from routing.paths import ecmp_routes
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.routed import no_network
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.plan.rebuild import Rebuilt
+from topoopt.problem.seeds import checked_seed
 from topoopt.studies.failures import check_trials
 from topoopt.studies.fewer_replicas import fewer_replicas
 from topoopt.studies.replanning import Alternatives, alternatives_on, surviving_batch, survivors_of
@@ -159,6 +160,8 @@ def after_servers(
     """
     wanted = "several whole numbers, such as (0, 3)"
     dead = tuple(whole("one of dead", server, wanted) for server in several("dead", dead, wanted))
+    _check_asked(job, steps)
+    seed = checked_seed(seed)
     alive = survivors_of(job.family.servers, dead).size
     return _without(job, dead, alternatives_on(job, alive, steps, seed), {})
 
@@ -243,6 +246,13 @@ class ServerTrials:
     batch_share: float
 
 
+def _check_asked(job: object, steps: object) -> None:
+    """Refuse a plan in place of what is made of it, and a budget that is no count."""
+    check_kind("job", job, Rebuilt, "what topoopt.plan.rebuild.rebuild(plan) returns")
+    if whole("steps", steps, "a whole number of zero or more") < 0:
+        raise InputError(f"steps is {steps}; give zero or more")
+
+
 def fail_servers(
     job: Rebuilt,
     count: int,
@@ -278,10 +288,11 @@ def fail_servers(
     InputError
         If a number is out of range.
     """
+    _check_asked(job, steps)
     servers = job.family.servers
     check_trials(trials)
-    if steps < 0:
-        raise InputError(f"steps is {steps}; give zero or more")
+    check_called("progress", progress)
+    seed = checked_seed(seed)
     if servers == 1:
         raise InputError(
             f"{counted(count, 'server is', 'servers are')} to fail of the only one; plan more "

@@ -11,7 +11,7 @@ from topoopt.base.directory import mark_text
 from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.report import collective_noun
 from topoopt.fabric.represented import whole_tasks
-from topoopt.fabric.simulate import simulate
+from topoopt.fabric.simulation import simulate
 from topoopt.formats.astra_sim import astra_sim_files
 from topoopt.formats.chakra_export import chakra_files
 from topoopt.formats.fbuf_check import COMPUTES

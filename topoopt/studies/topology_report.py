@@ -18,6 +18,7 @@ from topoopt.problem.prices import PriceTable
 from topoopt.problem.units import format_time
 from topoopt.studies.demand import total_demand
 from topoopt.topology.measures import Measures, measure
+from topoopt.topology.wiring import ring_orders
 from topoopt.topology.zoo.registry import BuiltFabric
 
 
@@ -88,7 +89,7 @@ def topology_report(
             f"the traffic is of {counted(given.servers, 'server')}, the network has {n}"
         )
     routes = Routes.of_all(n, partial(ecmp_routes, network))
-    demand = total_demand(Fabric(built.name, network, routes, _rings(built)), given)
+    demand = total_demand(Fabric(built.name, network, routes, ring_orders(built.rings)), given)
     loads = (
         routes.link_bytes(network, demand)
         if tabled(n)
@@ -98,13 +99,6 @@ def topology_report(
         network, prices, layer=layer, forwarders=built.forwarders, fibre_usd=fibre_usd
     )
     return TopologyReport(measure(built, bandwidth, loads, demand, traffic), bill)
-
-
-def _rings(built: BuiltFabric) -> dict[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    rings: dict[tuple[int, ...], tuple[tuple[int, ...], ...]] = {}
-    for ring in built.rings:
-        rings[ring.group] = (*rings.get(ring.group, ()), ring.members)
-    return rings
 
 
 def report_text(report: TopologyReport) -> str:

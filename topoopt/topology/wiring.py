@@ -1,6 +1,6 @@
 """Port accounting: which ports of which servers are free, and what has been wired so far."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -48,6 +48,16 @@ class Ring:
     def group(self) -> tuple[int, ...]:
         """The servers, sorted."""
         return tuple(sorted(self.members))
+
+
+def ring_orders(
+    rings: Iterable[Ring],
+) -> dict[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """Return the orders of the rings of each group, in the order of the rings."""
+    found: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for ring in rings:
+        found.setdefault(ring.group, []).append(ring.members)
+    return {group: tuple(orders) for group, orders in found.items()}
 
 
 def labelled(rings: Sequence[Ring]) -> tuple[Ring, ...]:

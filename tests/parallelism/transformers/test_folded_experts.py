@@ -17,7 +17,7 @@ from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.shares import check_layout
 from parallelism.transformers.stages import layer_weights, parts_of
-from parallelism.transformers.text import layout_text, stage_map_text
+from parallelism.transformers.text import layout_text, order_text, stage_map_text
 from tests.helpers.small_transformers import LLAMA3_8B, MIXTRAL
 from tests.helpers.trainings import training_of
 
@@ -157,3 +157,9 @@ def test_a_map_of_stages_is_followed() -> None:
 def test_what_cannot_be_is_refused(make, words) -> None:
     with pytest.raises(InputError, match=words):
         make()
+
+
+def test_the_order_of_ranks_in_words() -> None:
+    order = ("data", "context", "pipeline")
+    assert order_text(order, NVIDIA) == "servers are filled along data, then pipeline"
+    assert order_text(order, Layout(tensor=16)) == "all GPUs are one rank"

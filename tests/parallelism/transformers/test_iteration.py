@@ -20,7 +20,7 @@ from parallelism.transformers.pass_seconds import all_part_seconds, layer_second
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stages import all_part_weights
 from parallelism.transformers.timeline import PipelineTimeline, timeline
-from parallelism.transformers.work import Gemm, Work
+from parallelism.transformers.work import Gemm
 from tests.helpers.small_transformers import GPT_22B, LLAMA3_8B, MIXTRAL, gpt
 from tests.helpers.trainings import training_of
 
@@ -59,7 +59,7 @@ def test_thin_products_move_bytes() -> None:
     thin = Gemm(1e6, 1e6, 1)
     least = RATES.traffic_seconds(thin.traffic)
     assert RATES.gemm_seconds(thin) > least
-    assert RATES.seconds(Work(traffic=1e9)) == pytest.approx(1e9 / (2.039e12 * 0.85))
+    assert RATES.traffic_seconds(1e9) == pytest.approx(1e9 / (2.039e12 * 0.85))
 
 
 def test_unknown_accelerators_and_rates_are_refused() -> None:

@@ -1,10 +1,8 @@
 """Published optima: from LIBRA's files where they are at hand, and from folded numbers always."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from published_data import published_data
 
 from topoopt.bandwidth.allocate import allocate_bandwidth
 from topoopt.bandwidth.model.collectives import PartialGroups
@@ -20,20 +18,8 @@ from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProbl
 from topoopt.bandwidth.solve.question import Question
 from topoopt.bandwidth.solve.solver import solve
 
-
-def data_directory():
-    given = os.environ.get("TOPOOPT_DATA")
-    if given:
-        return Path(given) / "libra"
-    for parent in Path(__file__).resolve().parents:
-        for place in (parent, parent.parent):
-            if (place / "shared" / "data" / "libra").is_dir():
-                return place / "shared" / "data" / "libra"
-    return None
-
-
-DATA = data_directory()
-needs_data = pytest.mark.skipif(DATA is None or not DATA.is_dir(), reason="no LIBRA input files")
+DATA = published_data("libra")
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no LIBRA input files")
 SHIPPED = ("sum(b) == 1000", "b0 == 500", "b0 >= b1 >= b2", "b2 + b3 == 200")
 ALL = [(w, d) for w in ("GPT_3", "MSFT_1T", "ResNet_50", "Turing_NLG") for d in (3, 4)]
 

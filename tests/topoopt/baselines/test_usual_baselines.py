@@ -11,7 +11,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.baselines import baselines
 from topoopt.baselines.baselines import EXPANDER_UP_TO, PLAN_BASELINES, usual_baselines
 from topoopt.fabric import IDEAL, Fabric, score
-from topoopt.plan.recorded import left_out_notes
+from topoopt.plan.notes import left_out_notes
 from topoopt.problem.prices import PriceTable, default_prices
 from topoopt.topology.fabrics import even_fat_tree, fat_tree
 

@@ -17,7 +17,7 @@ from topoopt.bounds.bounds import space_bound, strategy_bound
 from topoopt.bounds.gap import plan_bounds
 from topoopt.bounds.relaxation import Wirings
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.problem.cluster import Cluster
 
 LATENCY = 1e-6

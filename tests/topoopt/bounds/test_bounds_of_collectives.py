@@ -21,7 +21,7 @@ from topoopt.bounds.port_uses import port_uses
 from topoopt.bounds.relaxation import Wirings
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.topology.fabrics import ideal_switch
 
 LAG = 2e-6  # announced, and sent, over one hop of random_fabric

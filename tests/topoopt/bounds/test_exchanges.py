@@ -27,7 +27,7 @@ from topoopt.bounds.layouts import (
     tightened_bound,
 )
 from topoopt.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.topology.fabrics import ideal_switch, random_regular
 
 SERVER = Server(get_accelerator("h100"), 4, 150e9)

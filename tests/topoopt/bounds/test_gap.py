@@ -17,7 +17,7 @@ from topoopt.bounds.critical import Least, Span, least_end, span_of
 from topoopt.bounds.critical_kernels import busiest_span
 from topoopt.bounds.gap import how, plan_bounds
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.problem.cluster import Cluster
 
 

@@ -16,7 +16,7 @@ from parallelism.strategy import Strategy
 from topoopt.bounds.relaxation import Wirings, operator_degrees
 from topoopt.bounds.space_terms import trade_off
 from topoopt.bounds.tradeoff import best_weights, values, weighted
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 
 LAG = 2e-6
 

@@ -13,9 +13,9 @@ from small_cases import BATCH, FakeCompute, FakeServer, jobs, operator
 from parallelism.buckets import bucket_allreduces
 from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode, ModelGraph
-from parallelism.iterations import carried_edges, edges_of
+from parallelism.iterations import carried_edges
 from parallelism.strategy import OperatorConfig, Strategy
-from parallelism.taskgraph import TaskKind
+from parallelism.taskgraph import TaskKind, edges_of
 from topoopt.bounds.bounds import scheduled_bound, strategy_bound
 from topoopt.bounds.critical import Least, span_of
 from topoopt.bounds.relaxation import Wirings

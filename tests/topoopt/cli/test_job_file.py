@@ -14,7 +14,6 @@ from topoopt.cli.brief_help import FIRST
 from topoopt.cli.job_file import QUESTION
 
 FAST = ("--servers", "4", "--degree", "2", "--bandwidth", "100Gbps", "--steps", "3")
-COMMON = ("--confirm", "none", "--json", "--quiet")
 MODEL = """
 name: small
 batch_per_gpu: 8

@@ -14,7 +14,7 @@ from parallelism.transformers.implementation import get_stack
 from topoopt.codesign.designs import parse_counts
 from topoopt.report.plan_page import sums
 from topoopt.report.wiring import _about
-from topoopt.studies.shared.share import share
+from topoopt.studies.shared.sharing import share
 
 
 def said(*arguments):

@@ -14,6 +14,7 @@ import pytest
 import small_plans
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from published_data import published_data
 from small_plans import planned, small_dlrm, small_mlp, solve, with_less_work
 
 import topoopt as to
@@ -22,8 +23,7 @@ from topoopt.problem.options import SearchOptions
 from topoopt.studies.setting import setting
 from topoopt.topology.wiring import DegreeTooSmallError
 
-DATA = Path(os.environ.get("TOPOOPT_DATA") or Path(__file__).parents[3] / ".." / "shared" / "data")
-MEASURED = DATA / "measured"
+MEASURED = published_data("measured")
 needs_data = pytest.mark.skipif(not MEASURED.is_dir(), reason="no measured profiles")
 
 MODELS = {"dlrm": small_dlrm(), "mlp": small_mlp(), "one-table": small_dlrm(1)}

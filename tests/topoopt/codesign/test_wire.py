@@ -8,7 +8,7 @@ from codesign_base import InfeasibleError
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.codesign.wire import wire_tasks
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.problem.cluster import Cluster
 from topoopt.studies.workload import load_workload, streams_of
 

@@ -12,20 +12,40 @@ from codesign_base.arguments import check_number, is_number, several, whole
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.operators.builder import GraphBuilder
-from parallelism.operators.layers import dense
+from parallelism.operators.elementwise import flatten, pool
+from parallelism.operators.layers import attention, conv2d, dense, embedding
 from parallelism.transformers.choices import Choices
 from parallelism.transformers.implementation import get_stack
 from routing.multicommodity import min_congestion
 from routing.network import Network
+from topoopt.bandwidth.allocate import allocate_bandwidth
+from topoopt.bandwidth.model.builtin import builtin_workload
+from topoopt.bandwidth.model.network import parse_network
+from topoopt.bandwidth.solve.question import Question
+from topoopt.base.frames import new_axes
+from topoopt.codesign.wire import wire_tasks
+from topoopt.fabric import (
+    Transport,
+    critical_path,
+    exposed_communication,
+    link_bytes,
+    score,
+    simulate,
+)
+from topoopt.plan.plan import parse_plan
 from topoopt.plan.rebuild import rebuild
+from topoopt.problem.job import nvlink_server
 from topoopt.problem.prices import PriceTable, default_prices
 from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.schedule import Schedule
-from topoopt.studies.failures import fail_randomly
+from topoopt.studies.failures import fail_each, fail_randomly
+from topoopt.studies.repairs import fail_cables, repaired
 from topoopt.studies.replay import replay_fabric
 from topoopt.studies.server_failures import after_servers, fail_servers
+from topoopt.studies.shared import share
 from topoopt.studies.workload import load_workload
 from topoopt.topology.network_file import load_network, save_network
+from topoopt.topology.zoo.registry import build_fabric
 
 MODEL = to.models.dlrm(tables=4, batch_per_gpu=32)
 A100 = get_accelerator("a100")
@@ -143,6 +163,18 @@ def test_it_is_refused_in_one_sentence(case):
         assert part in message
 
 
+RINGS = parse_network("RI(4)")
+GPT3 = builtin_workload("gpt-3")
+
+
+def fabric():
+    return rebuild(shared_plan()).fabric
+
+
+def tasks():
+    return rebuild(shared_plan()).tasks()
+
+
 PATH = "its path, as a text or a pathlib.Path"
 
 
@@ -242,6 +274,53 @@ def swept(**given):
         (lambda: fail_randomly(None, None, 1, "2"), "trials is '2'", "whole number"),
         (lambda: after_servers(None, 3), "dead is 3", "(0, 3)"),
         (lambda: after_servers(None, (1.5,)), "one of dead is 1.5", "(0, 3)"),
+        (lambda: simulate(5, tasks()), "fabric is 5", "rebuild(plan).fabric"),
+        (lambda: simulate(fabric(), None), "tasks is None", "rebuild(plan).tasks()"),
+        (lambda: simulate(fabric(), tasks(), seed=-1, model="packet"), "seed is -1", "0 to"),
+        (lambda: score(tasks(), fabric()), "fabric is of type TaskGraph", "a Fabric"),
+        (lambda: score(fabric(), tasks(), limit=None), "limit is None", "seconds"),
+        (lambda: simulate(fabric(), tasks(), completion_tolerance="1"), "'1'", "a fraction"),
+        (lambda: min_congestion(TWO, "x"), "demand is 'x'", "a matrix"),
+        (lambda: min_congestion(TWO, {"a": 1}), "demand is {'a': 1}", "a matrix"),
+        (lambda: new_axes(5, (1.0, 1.0)), "axes is 5", "axes of matplotlib"),
+        (lambda: link_bytes(5, tasks()), "fabric is 5", "a Fabric"),
+        (lambda: critical_path(tasks(), 5), "timeline is 5", "topoopt.fabric.simulate"),
+        (lambda: exposed_communication(5, None), "tasks is 5", "the TaskGraph"),
+        (lambda: fail_randomly(fabric(), None, 1, 2), "tasks is None", "a TaskGraph"),
+        (lambda: fail_randomly(fabric(), tasks(), 1, 2, seed=-1), "seed is -1", "0 to"),
+        (lambda: fail_randomly(fabric(), tasks(), 1, 2, progress=5), "progress is 5", "function"),
+        (lambda: fail_each(shared_plan(), tasks()), "fabric is of type Plan", "a Fabric"),
+        (lambda: fail_cables(5, np.array([0])), "network is 5", "a Network"),
+        (lambda: fail_cables(TWO, np.array([-1])), "outside 0..1", "a failed cable"),
+        (lambda: fail_cables(TWO, None), "cables is None", "links' numbers"),
+        (lambda: fail_cables(TWO, [0.5]), "cables is", "links' numbers"),
+        (lambda: repaired(fabric(), 5, "reroute"), "survivors is 5", "fail_cables"),
+        (lambda: after_servers(shared_plan(), (0,)), "job is of type Plan", "rebuild(plan)"),
+        (lambda: after_servers(rebuild(shared_plan()), (0,), steps=-1), "steps is -1", "zero or"),
+        (lambda: after_servers(rebuild(shared_plan()), (0,), seed=-1), "seed is -1", "0 to"),
+        (lambda: rebuild("plan.json"), "plan is 'plan.json'", "topoopt.load_plan"),
+        (lambda: shared_plan().relative_time(5), "fabric is 5", "the name of"),
+        (lambda: parse_plan(None), "plan is None", "a text"),
+        (lambda: wire_tasks(5, CLUSTER), "tasks is 5", "a TaskGraph"),
+        (lambda: wire_tasks(tasks(), 5), "cluster is 5", "topoopt.Cluster("),
+        (lambda: wire_tasks(tasks(), CLUSTER, prices=5), "prices is 5", "a table"),
+        (lambda: nvlink_server("h100", "8"), "gpus is '8'", "how many GPUs"),
+        (lambda: share(5, CLUSTER), "jobs is 5", "('bert-16', 8)"),
+        (lambda: Transport(timeout="10ms"), "timeout is '10ms'", "seconds"),
+        (lambda: Transport(train_packets=None), "train_packets is None", "at least 1"),
+        (lambda: build_fabric(5, 8, 2, 1e9), "fabric is 5", "'torus'"),
+        (lambda: build_fabric("totient", "8", 2, 1e9), "servers is '8'", "a whole number"),
+        (lambda: build_fabric("totient", 8, 2, "1Gbps"), "bandwidth is '1Gbps'", "bytes/s"),
+        (lambda: build_fabric("torus", None, None, 1e9, dims=4), "dims is 4", "'4x4'"),
+        (lambda: parse_network(5), "network is 5", "'RI(4)_FC(8)_SW(32)'"),
+        (lambda: Question(budget=500e9), "budget is 5", "'500GB/s'"),
+        (lambda: builtin_workload("gpt-3", "8"), "tensor parallelism is '8'", "whole number"),
+        (lambda: allocate_bandwidth(5, GPT3, Question()), "network is 5", "parse_network"),
+        (lambda: allocate_bandwidth(RINGS, "gpt-3", Question()), "workload is 'gpt-3'", "builtin"),
+        (lambda: allocate_bandwidth(RINGS, [], Question()), "workloads is empty", "at least one"),
+        (lambda: allocate_bandwidth(RINGS, GPT3, None), "question is None", "Question(budget="),
+        (lambda: min_congestion(5, EACH), "network is 5", "a Network"),
+        (lambda: min_congestion(TWO, EACH, rounds=None), "rounds is None", "whole number"),
         (lambda: fail_servers(rebuild(shared_plan()), 1.0, 2), "count is 1.0", "whole number"),
         (lambda: min_congestion(TWO, EACH, accuracy="1%"), "accuracy is '1%'", "a fraction"),
         (lambda: min_congestion(TWO, EACH, start=5), "start is 5", "min_congestion returned"),
@@ -272,8 +351,8 @@ def test_fields_named_as_arguments_are_replaced():
 
 def test_numbers_are_told_from_what_looks_like_them():
     assert [is_number(value) for value in (1, 0.5, True, "1", None)] == [True, True, *[False] * 3]
-    with pytest.raises(to.InputError, match="rate is 0; give more"):
-        check_number("rate", 0, "more")
+    with pytest.raises(to.InputError, match="rate is 0; give a positive number"):
+        check_number("rate", 0)
     assert several("counts", range(2), "some") == (0, 1)
     assert type(whole("count", np.int64(3), "some")) is int
 
@@ -313,6 +392,26 @@ def test_graphs_of_one_s_own_take_numbers_of_numpy():
     dense(built, "layer", built.input(4), 4)
     graph = built.build()
     assert type(graph.batch_per_gpu) is type(graph.element_bytes) is int
+
+
+def graph_of_layers(number):
+    """Return a graph of all layers that take numbers, and these as a type makes them."""
+    built = GraphBuilder("mine", 8)
+    image = conv2d(built, "conv", built.input(number(3), number(8), number(8)), number(4),
+                   number(3), stride=number(1), padding=number(1))  # fmt: skip
+    dense(built, "out", flatten(built, "flat", pool(built, "pool", image, number(2))), number(4))
+    words = embedding(built, "words", number(16), number(8), positions=number(4))
+    dense(built, "head", attention(built, "attention", words, heads=number(2)), number(2))
+    return built.build()
+
+
+@pytest.mark.parametrize("number", [np.int64, np.int32])
+def test_layers_take_numbers_of_numpy(number):
+    graph = graph_of_layers(number)
+    assert graph == graph_of_layers(int)
+    counts = [n for op in graph.operators for n in (*op.output_shape, op.parameters)]
+    counts += [split.extent for op in graph.operators for split in op.splits]
+    assert {type(count) for count in counts} == {int}
 
 
 @pytest.mark.parametrize("kind", NUMBERED)

@@ -58,7 +58,7 @@ def test_small_gradients_are_fused_and_the_plan_is_verified():
 
 
 def test_no_allreduce_but_the_last_of_a_group_is_below_the_bucket():
-    tasks = rebuild(planned("fused")).simulate().tasks
+    tasks = rebuild(planned("fused")).simulated.tasks
     reduces = np.flatnonzero(tasks.collective)
     members = np.array([len(tasks.groups[g]) for g in tasks.first[reduces]])
     least = members * PACKETS.segment_bytes
@@ -96,7 +96,7 @@ def test_an_exported_plan_has_its_buckets():
     file = plan_fbuf(plan, updates=Updates.OMIT)
     work = fbuf_workload(file, "file")
     own, tasks = work.own_fabric(file.net_bandwidth, CLUSTER.hop_latency), work.tasks
-    fused = rebuild(plan).simulate().tasks
+    fused = rebuild(plan).simulated.tasks
     reduced, expected = (np.sort(each.size[each.collective]) for each in (tasks, fused))
     np.testing.assert_allclose(reduced, expected, atol=1.0)
     # The file has no optimizer steps, of which those of the last bucket end the iteration.

@@ -27,7 +27,7 @@ from topoopt.fabric import orders as orders_module
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.orders import alone_seconds, task_orders
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.plan.rebuild import rebuild
 from topoopt.search.methods import search_for
 from topoopt.search.population import seeds

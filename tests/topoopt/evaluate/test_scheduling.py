@@ -15,8 +15,7 @@ from small_plans import assert_valid, planned, shared_document, small_dlrm, smal
 import topoopt as to
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
-from parallelism.iterations import edges_of
-from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind, edges_of
 from topoopt.bounds.bounds import scheduled_bound, strategy_bound
 from topoopt.bounds.gap import plan_bounds
 from topoopt.bounds.relaxation import Wirings
@@ -32,6 +31,7 @@ from topoopt.evaluate.scheduling import (
     simulate_schedule,
 )
 from topoopt.fabric import Fabric, compute_on_critical_path, simulate
+from topoopt.fabric.orders import task_orders
 from topoopt.formats.fbuf_export import Updates
 from topoopt.formats.fbuf_plan import plan_fbuf
 from topoopt.plan.plan import parse_plan
@@ -173,7 +173,7 @@ def test_no_schedule_beats_its_bounds(job, schedule):
         compute = scheduled.tasks.kind == C
         busy = np.bincount(scheduled.tasks.first[compute], weights=scheduled.tasks.size[compute])
         assert scheduled.ends[-1] >= ITERATIONS * busy.max() * (1 - 1e-9)
-        link = busiest_link(fabric, scheduled.tasks)
+        link = busiest_link(task_orders(fabric, scheduled.tasks))
         assert scheduled.ends[-1] >= ITERATIONS * link * (1 - 1e-9)
         assert np.all(np.diff(scheduled.ends) >= 0.0)
 
@@ -281,7 +281,7 @@ def test_a_plan_with_a_schedule_is_verified(scheduling):
     assert_valid(plan)
     assert plan.iteration_time_s <= plain.iteration_time_s
     assert plan.iteration_time_s <= plan.schedule.plain_time_s
-    assert rebuild(plan).simulate().time == plan.iteration_time_s
+    assert rebuild(plan).simulated.time == plan.iteration_time_s
     assert plain.schedule.plain_time_s == plain.iteration_time_s
     assert rebuild(plain).schedule == Schedule.plain()
     if rebuild(plan).schedule != Schedule.plain():
@@ -299,7 +299,7 @@ def test_the_order_of_compute_is_searched_confirmed_and_exported(tmp_path):
     built = rebuild(plan)
     assert built.schedule == ORDERED
     assert plan.search.options.compute_order == "critical-path"
-    assert built.simulate().time == plan.iteration_time_s
+    assert built.simulated.time == plan.iteration_time_s
     tasks, _ = ordered_tasks(built.fabric, built.tasks(), ORDERED)
     assert tasks.priority is not None
     trains = confirmed_times(built.fabric, tasks, plan.seed)

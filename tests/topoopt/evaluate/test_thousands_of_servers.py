@@ -19,7 +19,7 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.wirings import built
 from topoopt.fabric.loads import link_bytes
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.studies.setting import setting
 
 MODEL = to.models.dlrm(tables=3)

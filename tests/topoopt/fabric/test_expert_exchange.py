@@ -31,7 +31,7 @@ from tests.helpers.placed_tasks_oracle import plain_tasks
 from tests.helpers.small_transformers import MIXTRAL
 from tests.helpers.trainings import training_of
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import simulate
+from topoopt.fabric.simulation import simulate
 from topoopt.topology.fabrics import ideal_switch
 
 DEEPSEEK = load_transformer("deepseek-v3")

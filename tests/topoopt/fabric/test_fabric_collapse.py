@@ -8,7 +8,7 @@ from fabric_oracle import circulant, shortest_routes, star
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parallelism.taskgraph import TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph, TaskKind, edges_of
 from routing.merging import merge_equivalent_links
 from routing.network import Network
 from routing.routes import Routes
@@ -269,7 +269,7 @@ def test_copies_that_number_their_tasks_differently(seed: int) -> None:
     wide, graph = copies_of(fabric, tasks, edges, 3)
     name = rng.permutation(graph.tasks)
     old = np.argsort(name)
-    ends = np.repeat(np.arange(graph.tasks), np.diff(graph.successor_offsets))
+    ends, _ = edges_of(graph)
     columns = (graph.kind, graph.first, graph.second, graph.size, graph.delay)
     renamed = TaskGraph.from_lists(
         graph.servers,
@@ -305,8 +305,7 @@ def test_one_difference_among_copies_is_seen(seed: int) -> None:
         graph = replace(graph, size=size)
     elif graph.successors.size:
         kept = np.delete(np.arange(graph.successors.size), rng.integers(graph.successors.size))
-        before = np.repeat(np.arange(graph.tasks), np.diff(graph.successor_offsets))[kept]
-        after = graph.successors[kept]
+        before, after = (ends[kept] for ends in edges_of(graph))
         graph = replace(
             graph,
             successors=after,

@@ -12,7 +12,7 @@ from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stages import WeightCount
 from parallelism.transformers.timeline import PassTimes, timeline
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.studies.validation.closed_forms import DELAY, RATE, alone
 from topoopt.topology.fabrics import ideal_switch
 

@@ -12,7 +12,7 @@ from parallelism.transformers.placement import Placement
 from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.schedules import schedule_of
 from topoopt.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.problem.job import Job, nvlink_server
 from topoopt.topology.fabrics import ideal_switch
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from same_tasks import check_on, check_traffic
 
 from parallelism.taskgraph import TaskKind, traffic_of
 from parallelism.transformers.choices import Choices
@@ -13,13 +14,9 @@ from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import schedule_of
 from routing.merging import merge_equivalent_links
-from topoopt.bounds.bounds import strategy_bound
-from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.fluid import run_fluid
-from topoopt.fabric.loads import demand_of, link_bytes
 from topoopt.fabric.reconfigurable import least_time
 from topoopt.fabric.represented import tasks_over, tasks_within, whole_size, whole_tasks
 from topoopt.fabric.transport import IDEAL
@@ -68,10 +65,6 @@ def fabrics(servers, traffic):
     ]
 
 
-def same_terms(one, other):
-    assert one.terms == pytest.approx(other.terms, rel=1e-9)
-
-
 @pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
@@ -88,30 +81,14 @@ def test_one_of_each_kind_takes_the_time_of_all(data, families):
     assert reduced.tasks <= whole.tasks
     np.testing.assert_array_equal(whole_tasks(reduced).size, whole.size)
     assert whole_size(reduced) == whole.tasks == whole_size(whole)
-    before, after = traffic_of(whole), traffic_of(reduced)
-    assert before.groups == after.groups  # in the order of use, which wirings go by
-    np.testing.assert_allclose(before.transfers, after.transfers, rtol=1e-9)
-    np.testing.assert_allclose(before.group_bytes, after.group_bytes, rtol=1e-9)
-    bounds = [strategy_bound(each, 4, 5e10, LAG) for each in (whole, reduced)]
-    same_terms(*bounds)
-    for fabric in fabrics(own.servers, before):
+    check_traffic(whole, reduced)
+    for fabric in fabrics(own.servers, traffic_of(whole)):
         over = tasks_over(fabric, reduced)
         assert tasks_over(fabric, over) is over or over.alike is None
         within = tasks_within(fabric, reduced, over.tasks)
         assert within is not None and within.tasks == over.tasks
         assert tasks_within(fabric, reduced, over.tasks - 1) is None
-        np.testing.assert_allclose(link_bytes(fabric, whole), link_bytes(fabric, over), rtol=1e-9)
-        np.testing.assert_allclose(demand_of(fabric, whole), demand_of(fabric, over), rtol=1e-9)
-        same_terms(topology_bound(fabric, whole), topology_bound(fabric, over))
-        same_terms(routes_bound(fabric, whole), routes_bound(fabric, over))
-        same_terms(collective_bound(fabric, whole), collective_bound(fabric, over))
-        runs = [run_fluid(fabric, each) for each in (whole, over)]
-        # Devices are first in first out: where rounding alone says what was first, any two ways
-        # to work out the rates of the whole differ as well, and there is nothing to compare.
-        again = run_fluid(fabric, whole, resolve_all=True).makespan
-        if abs(again - runs[0].makespan) > 1e-11 * again:
-            continue
-        assert runs[1].makespan == pytest.approx(runs[0].makespan, rel=1e-9)
+        check_on(fabric, whole, over)
 
 
 def test_one_rank_of_each_stage_stands_for_all_replicas(families):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from same_tasks import check_on, check_traffic
 from small_networks import circulant_network
 
 from parallelism.models import get_model
@@ -18,13 +19,10 @@ from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from routing.paths import ecmp_routes
 from routing.rotation import least_rotation, rotated_links
 from routing.routes import Routes
-from topoopt.bounds.bounds import strategy_bound
-from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.fabric import loads, rotated, used_pairs
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
-from topoopt.fabric.loads import demand_of, link_bytes
 from topoopt.fabric.represented import tasks_over, whole_size, whole_tasks
 from topoopt.problem.job import Job
 from topoopt.topology.fabrics import ideal_switch, merged_fat_tree, random_regular
@@ -94,29 +92,13 @@ def turning_jobs(draw):
     return TaskGraph.from_lists(servers, tasks, sorted(set(edges)), tuple(groups)), step
 
 
-def same_terms(one, other):
-    assert one.terms == pytest.approx(other.terms, rel=1e-9)
-
-
 def check_same(fabric, whole, own):
     assert own.tasks < whole.tasks
     assert whole_tasks(own) is whole
     assert whole_size(own) == whole.tasks
     assert tasks_over(fabric, own) is own
-    before, after = traffic_of(whole), traffic_of(own)
-    assert before.groups == after.groups
-    np.testing.assert_allclose(before.transfers, after.transfers, rtol=1e-9)
-    np.testing.assert_allclose(before.group_bytes, after.group_bytes, rtol=1e-9)
-    np.testing.assert_allclose(link_bytes(fabric, whole), link_bytes(fabric, own), rtol=1e-9)
-    np.testing.assert_allclose(demand_of(fabric, whole), demand_of(fabric, own), rtol=1e-9)
-    same_terms(strategy_bound(whole, 4, 5e10, LAG), strategy_bound(own, 4, 5e10, LAG))
-    for bound in (topology_bound, routes_bound, collective_bound):
-        same_terms(bound(fabric, whole), bound(fabric, own))
-    runs = [run_fluid(fabric, whole, collapsed=False), run_fluid(fabric, own)]
-    again = run_fluid(fabric, whole, resolve_all=True, collapsed=False).makespan
-    if abs(again - runs[0].makespan) <= 1e-11 * again:
-        # Else devices that serve first what rounding alone says came first.
-        assert runs[1].makespan == pytest.approx(runs[0].makespan, rel=1e-9)
+    check_traffic(whole, own)
+    check_on(fabric, whole, own, collapsed=False)
 
 
 @settings(max_examples=40, deadline=None)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codesign_base import InputError
-from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
+from parallelism.taskgraph import TaskGraph, TaskKind, edges_of, traffic_of
 from routing.network import Network
 from topoopt.fabric import Fabric, Transport
 from topoopt.fabric.packets import run_packets
@@ -92,8 +92,7 @@ def test_bytes_and_dependencies_are_kept(seed: int) -> None:
 def reachable(graph: TaskGraph) -> np.ndarray:
     """Return which task comes before which, as a matrix."""
     found = np.zeros((graph.tasks, graph.tasks), dtype=bool)
-    before = np.repeat(np.arange(graph.tasks), np.diff(graph.successor_offsets))
-    found[before, graph.successors] = True
+    found[edges_of(graph)] = True
     while True:
         further = found | (found.astype(np.float32) @ found.astype(np.float32) > 0)
         if np.array_equal(further, found):

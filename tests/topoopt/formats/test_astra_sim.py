@@ -17,7 +17,7 @@ from routing.paths import ecmp_routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.represented import whole_tasks
-from topoopt.fabric.simulate import simulate
+from topoopt.fabric.simulation import simulate
 from topoopt.formats.astra_sim import GIBI, astra_sim_files
 from topoopt.formats.chakra_file import read_trace
 from topoopt.plan.rebuild import rebuild

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codesign_base import InputError
-from parallelism.taskgraph import TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph, TaskKind, edges_of
 from topoopt.formats.chakra_export import chakra_files
 from topoopt.formats.chakra_file import (
     GROUPS,
@@ -72,8 +72,7 @@ def write(directory, tasks, label=str):
 
 
 def edges(tasks):
-    row = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
-    return sorted(zip(row.tolist(), tasks.successors.tolist(), strict=True))
+    return sorted(zip(*(ends.tolist() for ends in edges_of(tasks)), strict=True))
 
 
 GROUPED = ((0, 1, 2), (1, 3), (2,))

@@ -18,7 +18,7 @@ from routing.pair_paths import pair_paths
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import simulate
+from topoopt.fabric.simulation import simulate
 from topoopt.fabric.transport import Transport
 from topoopt.formats.fbuf_check import COMPUTES, check_fbuf
 from topoopt.formats.fbuf_export import Updates, fbuf_of

@@ -21,7 +21,7 @@ from routing.paths import ecmp_routes
 from routing.routes import Routes
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.formats.chakra_export import chakra_files
 from topoopt.formats.chakra_file import load_traces
 from topoopt.formats.chakra_import import trace_tasks

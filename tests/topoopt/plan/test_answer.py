@@ -11,7 +11,7 @@ from parallelism.transformers.assumptions import LACKING, assumptions_of
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Placement
 from topoopt.plan.answer import same_cost
-from topoopt.plan.recorded import (
+from topoopt.plan.notes import (
     schedule_notes,
     shown_notes,
     skipped_notes,

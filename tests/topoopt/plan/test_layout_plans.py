@@ -27,7 +27,7 @@ from topoopt.bounds.layouts import layout_bound, passes_bound, tightened_bound
 from topoopt.evaluate import problem as problem_module
 from topoopt.evaluate.problem import Problem
 from topoopt.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.problem.job import nvlink_server
 from topoopt.problem.prices import default_prices
 from topoopt.search.survey import diverse, survey
@@ -255,6 +255,12 @@ def test_what_does_not_fit_is_refused_with_the_least_need() -> None:
     assert "sequence" not in str(found.value)
     with pytest.raises(InfeasibleError, match="a shorter sequence, or context or"):
         to.co_optimize(replace(JOB, memory_reserve=0.97), CLUSTER)
+    # 1021 is a prime: ranks cannot share such a sample, which is what to change first.
+    odd = replace(JOB, memory_reserve=0.97, sequence=1021, choices=Choices())
+    with pytest.raises(InfeasibleError, match=r"split 1021 tokens by no degree; .*such as 1008; "):
+        to.co_optimize(odd, CLUSTER)
+    with pytest.raises(InfeasibleError, match="to use; give more servers"):
+        to.co_optimize(replace(odd, sequence=1024), CLUSTER)
     with pytest.raises(InfeasibleError, match="samples of an iteration are no multiple of micro"):
         to.co_optimize(replace(JOB, choices=Choices(microbatch=(3,))), CLUSTER)
     with pytest.raises(InfeasibleError, match="no layout fills 16 GPUs"):

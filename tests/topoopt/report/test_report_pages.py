@@ -130,11 +130,17 @@ def test_the_command_compare_writes_its_plan(tmp_path, monkeypatch):
     assert isinstance(refused.exception, to.InputError)
 
 
-def test_a_comparison_comes_back_from_its_json(tmp_path, found):
-    text = json.dumps(dataclasses.asdict(found), indent=2)
-    assert parse_comparison(text) == found
-    (tmp_path / "c.json").write_text(text)
-    assert render_report(tmp_path / "c.json") == render_report(found)
+def test_a_comparison_comes_back_from_its_file(tmp_path, found):
+    file = tmp_path / "c.json"
+    found.save(file)
+    assert parse_comparison(file.read_text()) == found
+    assert json.loads(file.read_text()) == found.to_dict()
+    assert [row["fabric"] for row in found.to_dict()["fabrics"]] == [
+        result.fabric for result in found.fabrics
+    ]
+    assert render_report(file) == render_report(found)
+    with pytest.raises(to.InputError, match="path is None"):
+        found.save(None)
 
 
 @pytest.mark.parametrize(

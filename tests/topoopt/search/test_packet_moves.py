@@ -16,7 +16,7 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.jitter import jittered
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.fabric.transport import Transport
 from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan

@@ -101,6 +101,39 @@ def test_rings_without_the_dead_link_take_over() -> None:
     assert all(time > 7.0 for time in times.values())
 
 
+def test_cables_that_a_rotation_maps_on_each_other_hurt_alike() -> None:
+    """Two rings over two cables each: the other ring then carries two parts of three."""
+    ends = [(i, (i + p) % 8) for i in range(8) for p in (1, 3) for _ in range(2)]
+    source, target = zip(*ends, strict=True)
+    network = Network.from_links("c", 8, 0, source, target, 1.0, 0.0)
+    group = tuple(range(8))
+    rings = {group: tuple(tuple(p * i % 8 for i in range(8)) for p in (1, 3))}
+    fabric = Fabric("f", network, ecmp_routes(network), rings)
+    tasks = TaskGraph.from_lists(8, [(A, 0, -1, 8e9, 0.0)], [], (group,))
+    undamaged = score(fabric, tasks)
+    # A server has three of its four cables left in one direction.
+    assert [lost.time_s / undamaged for lost in fail_each(fabric, tasks)] == [
+        pytest.approx(4 / 3, rel=1e-3)
+    ] * 16
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_new_rings_end_no_later_than_those_that_are_left(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    hosts = int(rng.integers(5, 14))
+    steps = [p for p in range(1, hosts) if np.gcd(p, hosts) == 1][:3]
+    fabric = circulant(hosts, tuple(steps), capacity=1.0)
+    group = tuple(range(hosts))
+    tasks = TaskGraph.from_lists(hosts, [(A, 0, -1, 8e6, 0.0)], [], (group,))
+    network = fabric.network
+    failed = random_cables(network, int(rng.integers(1, 3)), rng, both_ways=False)
+    survivors = fail_cables(network, failed)
+    if not nx.is_strongly_connected(network_graph(survivors.network)):
+        return
+    times = {how: score(repaired(fabric, survivors, how), tasks) for how in REPAIRS}
+    assert times["new-rings"] <= min(times["reroute"], times["drop-rings"]) * (1 + 1e-6)
+
+
 def test_what_cannot_be_reached_is_cut_off() -> None:
     fabric = circulant(4, (1,))
     tasks = TaskGraph.from_lists(4, [(T, 0, 1, 1.0, 0.0)], [])

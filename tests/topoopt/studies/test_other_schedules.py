@@ -7,7 +7,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from routing.paths import ecmp_routes
 from topoopt.fabric import Fabric
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 from topoopt.studies.other_schedules import (
     at_once,
     group_rates,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import topoopt as to
 from codesign_base import InfeasibleError, InputError
 from parallelism.joining import in_turn, side_by_side
-from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
+from parallelism.taskgraph import TaskGraph, TaskKind, edges_of, traffic_of
 from routing.network import Network
 from routing.paths import ecmp_routes, shortest_routes
 from topoopt.fabric import IDEAL, Fabric, score, simulate
@@ -18,7 +18,7 @@ from topoopt.studies.shared.arrivals import Request, Stay, poisson_requests, ser
 from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together
 from topoopt.studies.shared.fabrics import hashed_routes, partition_run, shared_fabric, tenant_run
 from topoopt.studies.shared.mix import apportion, place_jobs
-from topoopt.studies.shared.share import share
+from topoopt.studies.shared.sharing import share
 from topoopt.topology.fat_tree import fat_tree_network
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
@@ -62,8 +62,6 @@ def test_iterations_in_turn_take_as_long_as_one_each(iterations):
 
 
 def test_repeated_graph_is_that_of_the_unrolled_one():
-    from parallelism.iterations import edges_of
-
     job, count = busy(1), 9
     many = in_turn(job, 3)
     before, after = edges_of(job)

@@ -12,8 +12,8 @@ from topoopt.studies.replay import replay_fabric
 from topoopt.studies.validation import validate
 from topoopt.studies.validation.closed_forms import closed_forms
 from topoopt.studies.validation.reference import packet_level
+from topoopt.studies.validation.reference_cases import data_directory as chosen_directory
 from topoopt.studies.validation.results import Case, ModelResult, summaries
-from topoopt.studies.validation.validate import data_directory as chosen_directory
 from topoopt.studies.workload import load_workload
 
 DATA = data_directory()

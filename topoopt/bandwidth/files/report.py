@@ -236,7 +236,7 @@ def _workload_lines(answer: Allocation, times: WorkloadTimes) -> list[str]:
     exposed = format_time(sum(times.exposed))
     return [
         *table_lines(rows, left=(0, 1)),
-        f"{times.name}: iteration {times.iteration * 1e3:.6g} ms = compute "
+        f"{times.name}: iteration {format_time(times.iteration)} = compute "
         f"{format_time(times.compute)} + exposed communication {exposed}{latency}",
         f"equal bandwidths {format_time(times.equal_iteration)}: {faster:.3f}x as fast",
     ]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind, whole
 from codesign_base.counted import counted
 from parallelism.models import get_model
 from parallelism.transformers.architecture import Transformer
@@ -82,7 +83,9 @@ def builtin_workload(name: str, tensor: int | None = None) -> LayerWorkload:
     InputError
         If the name is unknown, the group is below 1, or the model has no tensor parallelism.
     """
-    if tensor is not None and tensor < 1:
+    check_kind("workload", name, str, f"one of {', '.join(WORKLOAD_NAMES)}")
+    remedy = "a whole number of at least 1"
+    if tensor is not None and whole("tensor parallelism", tensor, remedy) < 1:
         raise InputError(f"workload {name!r}: tensor parallelism is {tensor}; give at least 1")
     if name in PUBLISHED_WORKLOADS:
         model, layout = PUBLISHED_WORKLOADS[name]

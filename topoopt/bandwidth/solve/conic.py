@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base.arrays import Floats, Ints
+from codesign_base.rows import starts
 from topoopt.bandwidth.solve.form import ConvexForm, form_nodes
 
 
@@ -218,8 +219,7 @@ def _run(
     from scipy.sparse import csc_matrix
 
     column, row = np.nonzero(a.T)
-    pointers = np.zeros(len(q) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(column, minlength=len(q)), out=pointers[1:])
+    pointers = starts(np.bincount(column, minlength=len(q)))
     matrix = csc_matrix((a[row, column], row, pointers), shape=a.shape)
     kinds: list[object] = [clarabel.ZeroConeT(equal)] if equal else []
     if unequal:

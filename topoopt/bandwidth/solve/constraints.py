@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind
 from codesign_base.arrays import Floats
 from topoopt.bandwidth.model.cost import GBYTE
 from topoopt.problem.units import parse_bandwidth
@@ -91,6 +92,7 @@ def budget_constraint(text: str) -> str:
     InputError
         If it is not of this form.
     """
+    check_kind("budget", text, str, "a text, such as '500GB/s' or '<= 500GB/s'")
     match = re.fullmatch(r"\s*(==|<=|)\s*([^<>=]+?)\s*", text)
     if match is None:
         raise InputError(f"budget {text!r}; write 500GB/s (exactly) or '<= 500GB/s' (at most)")

@@ -3,7 +3,7 @@
 from topoopt.studies.shared.arrivals import Queued, Request, Stay, poisson_requests, serve
 from topoopt.studies.shared.contention import Contention, Tenant, alone_s, simulate_together
 from topoopt.studies.shared.mix import MIX, apportion, place_jobs
-from topoopt.studies.shared.share import Share, share
+from topoopt.studies.shared.sharing import Share, share
 
 __all__ = [
     "MIX",

@@ -12,7 +12,7 @@ from parallelism.joining import in_turn, side_by_side
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
-from topoopt.fabric.simulate import score
+from topoopt.fabric.simulation import score
 
 _MOST_DOUBLINGS = 6
 

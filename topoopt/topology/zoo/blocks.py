@@ -6,6 +6,7 @@ from enum import StrEnum
 from math import prod
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind
 
 
 class BuildingBlock(StrEnum):
@@ -41,6 +42,7 @@ def read_blocks(text: str) -> list[tuple[BuildingBlock, int]]:
     InputError
         If the text is not of this form, or `check_sizes` refuses it.
     """
+    check_kind("network", text, str, "its dimensions as a text, such as 'RI(4)_FC(8)_SW(32)'")
     read = []
     for part in text.split("_"):
         match = _DIMENSION.fullmatch(part)

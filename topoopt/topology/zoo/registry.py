@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind, is_number, told, whole
 from codesign_base.counted import counted
 from parallelism.suggestions import choice
 from parallelism.taskgraph import Traffic
@@ -157,8 +158,15 @@ def build_fabric(
     DegreeTooSmallError
         If the fabric needs more ports.
     """
+    check_kind("fabric", name, str, "its name, such as 'torus'")
     if name not in FABRICS:
         raise InputError(f"fabric is {name!r}; {choice(name, FABRICS)}")
+    check_kind("dims", dims, str | None, "sizes as a text, such as '4x4'")
+    _check_counts(servers=servers, degree=degree, group=group)
+    if not is_number(bandwidth):
+        raise InputError(f"bandwidth is {told(bandwidth)}; give a number of bytes/s")
+    if not is_number(latency):
+        raise InputError(f"latency is {told(latency)}; give a number of seconds")
     _check_options(name, dims, group, oversubscription, tier)
     if servers is not None:
         _check_size(f"servers is {servers}", servers)
@@ -287,6 +295,12 @@ def _blocks(name: str, dims: str | None) -> Sequence[tuple[BuildingBlock, int]]:
     if not all(re.fullmatch(r"\s*[0-9]{1,15}\s*", part) for part in parts):
         raise InputError(f"dims is {dims!r}; write sizes joined by x, such as {_EXAMPLES[name]}")
     return [(BuildingBlock.RING, int(part)) for part in parts]
+
+
+def _check_counts(**counts: int | None) -> None:
+    for name, count in counts.items():
+        if count is not None:
+            whole(name, count, "a whole number of at least 1")
 
 
 def _check_size(given: str, servers: int) -> None:

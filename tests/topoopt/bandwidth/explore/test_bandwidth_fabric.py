@@ -11,7 +11,7 @@ from topoopt.bandwidth.model.communicator import NpuGroup
 from topoopt.bandwidth.model.links import PairLoads, build_network, dimension_routes, strides
 from topoopt.bandwidth.model.network import parse_network
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import simulate
+from topoopt.fabric.simulation import simulate
 from topoopt.fabric.transport import IDEAL
 from topoopt.topology.network_json import network_graph
 from topoopt.topology.zoo.blocks import BuildingBlock

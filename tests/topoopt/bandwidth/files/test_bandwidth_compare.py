@@ -22,7 +22,7 @@ from topoopt.bandwidth.solve.question import Question
 from topoopt.cli.app import app
 from topoopt.codesign.comparison import compare
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import simulate
+from topoopt.fabric.simulation import simulate
 from topoopt.fabric.transport import IDEAL
 from topoopt.problem.options import SearchOptions
 from topoopt.topology.network_file import save_network

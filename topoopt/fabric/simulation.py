@@ -1,8 +1,9 @@
 """Simulate one training iteration, by either model."""
 
 from codesign_base import InputError
+from codesign_base.arguments import is_number, told
 from parallelism.taskgraph import TaskGraph
-from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.fabric import Fabric, check_simulated
 from topoopt.fabric.fluid import Run, run_fluid
 from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.packets import PacketRun, run_packets
@@ -70,6 +71,7 @@ def simulate(
     flows of a symmetric fabric are filled as one (see `collapse`); both are exact.
     """
     check_model(model)
+    check_simulated(fabric, tasks)
     tasks = whole_tasks(tasks)
     if model == "packet":
         return timeline_of(fabric, tasks, run_packets(fabric, tasks, seed=seed))
@@ -123,6 +125,9 @@ def score(
         Seconds; infinity if the simulation gave up.
     """
     check_model(model)
+    check_simulated(fabric, tasks)
+    if not is_number(limit):
+        raise InputError(f"limit is {told(limit)}; give a number of seconds")
     if model == "packet":
         return run_packets(fabric, whole_tasks(tasks), seed=seed, limit=limit).makespan
     tasks = tasks_over(fabric, tasks)

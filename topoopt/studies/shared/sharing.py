@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InputError
-from codesign_base.arguments import check_kind, told, whole
+from codesign_base.arguments import check_kind, several, told, whole
 from parallelism.graph import ModelGraph
 from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
 from topoopt.problem.prices import default_prices
@@ -90,6 +90,8 @@ def share(
     seed = checked_seed(seed)
     if whole("steps", steps, "a whole number") < 0:
         raise InputError(f"steps is {steps}; give zero or more")
+    pairs = "pairs of a model and its servers, such as [('bert-16', 8)]"
+    jobs = several("jobs", jobs, pairs)
     if not jobs:
         raise InputError("no job shares the cluster; give at least one")
     for job in jobs:

@@ -51,7 +51,7 @@ def simulate_fluid(
     budget: int,
     stop: Ints,
 ) -> tuple[Floats, Floats, Ints, float, int, Ints]:
-    """Simulate all tasks; see `topoopt.fabric.simulate.simulate` for the meaning.
+    """Simulate all tasks; see `topoopt.fabric.simulate` for the meaning.
 
     Parameters
     ----------

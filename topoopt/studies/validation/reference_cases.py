@@ -11,7 +11,7 @@ from codesign_base.paths import exists, is_directory
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import jittered
-from topoopt.fabric.simulate import check_model, score
+from topoopt.fabric.simulation import check_model, score
 from topoopt.fabric.warm import warm_up
 from topoopt.studies.replay import replay_fabric
 from topoopt.studies.validation.closed_forms import ClosedForm, closed_forms
