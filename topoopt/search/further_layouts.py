@@ -136,10 +136,13 @@ def for_fabric(
     -------
     list of Candidate
         At most twelve that differ from each other, by estimate, with the order of axes that has it;
-        none where ports are as fast as those of the ideal switch, or circuits come and go.
+        none where ports are as fast as those of the ideal switch, where circuits come and go,
+        and of one server.
     """
     family = problem.family
-    rate = _rate(fabric.network) if isinstance(fabric, Fabric) else float("inf")
+    if not isinstance(fabric, Fabric) or family.servers == 1:
+        return []
+    rate = _rate(fabric.network)
     if rate >= _AS_FAST * wirings_of(family, problem.cluster).port_rate:
         return []
     kinds = set[tuple[object, ...]]()
@@ -149,7 +152,8 @@ def for_fabric(
         places = family.unlike_placements(each.layout)
         times = [family.estimate(place, rate) for place in places]
         least = min(times)
-        found.append(replace(each, placement=places[times.index(least)], estimate_s=least))
+        place, least_s = places[times.index(least)], max(least, each.bound.seconds)
+        found.append(replace(each, placement=place, estimate_s=least_s))
     return sorted(found, key=lambda each: each.estimate_s)[:_FITTED]
 
 
@@ -160,8 +164,8 @@ def _rate(network: Network) -> float:
     servers at a time send to all others.
     """
     servers = network.hosts
-    sent = float(network.capacity[network.source < servers].sum()) / servers
-    if network.nodes > servers:
+    sent = float(network.out_rate()[:servers].mean())
+    if network.switches:
         return sent
     between = hop_distances(network)
     return _USED * sent / float(between[~np.eye(servers, dtype=np.bool_)].mean())

@@ -6,7 +6,7 @@ import topoopt as to
 from parallelism.transformers.choices import Choices
 from topoopt.evaluate.problem import Problem
 from topoopt.problem.options import SearchOptions
-from topoopt.search import survey
+from topoopt.search import further_layouts, survey
 from topoopt.search.layouts import LayoutSearch
 
 CHOICES = Choices(
@@ -26,7 +26,7 @@ def test_they_are_simulated_after_what_a_switch_likes(problem, monkeypatch) -> N
     assert found.best.strategy.data_across
     assert len(found.best.topology.rings) == 2
     with monkeypatch.context() as without:
-        without.setattr(survey, "_ACROSS", 0)
+        without.setattr(further_layouts, "_ACROSS", 0)
         assert LayoutSearch(problem).run().best.time > 1.05 * found.best.time
     # The other map of layers of each is, too.
     across = [one.placement.layout for one in search.placed if one.placement.data_across]
@@ -37,13 +37,13 @@ def test_they_are_simulated_after_what_a_switch_likes(problem, monkeypatch) -> N
 def test_they_differ_and_may_all_be_faster(problem) -> None:
     candidates = survey.survey(problem).candidates
     below = 12.0
-    first = survey.data_across(problem, candidates, below, [])
-    assert len(first) == survey._ACROSS
+    first = further_layouts.data_across(problem, candidates, below, [])
+    assert len(first) == further_layouts._ACROSS
     assert all(each.placement.data_across and each.bound.seconds < below for each in first)
     estimates = [each.estimate_s for each in first]
     assert estimates == sorted(estimates) and estimates[-1] < 1.05 * below
     # What is simulated already is not chosen again, but the next ones are.
     known = [each.placement for each in first[:3]]
-    following = survey.data_across(problem, candidates, below, known)
+    following = further_layouts.data_across(problem, candidates, below, known)
     assert following[:5] == first[3:]
-    assert survey.data_across(problem, candidates, 1e-3, []) == []
+    assert further_layouts.data_across(problem, candidates, 1e-3, []) == []
