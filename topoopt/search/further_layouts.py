@@ -22,7 +22,7 @@ from topoopt.search.survey import Candidate, new_kind
 _ACROSS, _TOO_HIGH = 8, 1.05
 # Layouts that are estimated for a fabric to compare with, the most of them that are simulated
 # there, and the share of the ideal switch's rate from which on they would be the same.
-_ESTIMATED, _FITTED, _AS_FAST = 256, 12, 0.99
+_ESTIMATED, _FITTED, _AS_FAST = 256, 20, 0.99
 # Share of ports that what two servers send each other takes where servers forward, about.
 _USED = 0.5
 
@@ -135,7 +135,7 @@ def for_fabric(
     Returns
     -------
     list of Candidate
-        At most twelve that differ from each other, by estimate, with the order of axes that has it;
+        At most twenty that differ from each other, by estimate, with the order of axes that has it;
         none where ports are as fast as those of the ideal switch, where circuits come and go,
         and of one server.
     """
