@@ -116,9 +116,10 @@ def tensor_parallel(
         legal = space.regular_degrees(index)
         choices = [c for c in legal if c[1] == degree and c[2] != Mode.CHANNEL]
         if not choices:
-            read = space.graph.consumers[index]
-            if op.splits and not read and (samples, 1, Mode.OUTPUT) in legal:
-                # With the shards, lest its gradients need rings that nothing else does.
+            last = not space.graph.consumers[index]
+            if op.splits and op.features > 1 and last and (samples, 1, Mode.OUTPUT) in legal:
+                # With the shards, lest its gradients need rings that nothing else does. Gradients
+                # of one feature are next to nothing beside the inputs that would be sent there.
                 configs[index] = space.placed(samples, 1, Mode.OUTPUT)
             continue
         widest = max(c[0] for c in choices)

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from parallelism import models
 from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.layers import dense
 from parallelism.rotation import rotated_classes
 from parallelism.search import named
 from parallelism.search.named import (
@@ -205,6 +207,18 @@ def test_tensor_parallel_splits_dense_operators_and_places_tables():
         else:
             # A single output column cannot be split by columns; rows can.
             assert config.parts == 4
+
+
+@pytest.mark.parametrize(("features", "servers"), [(1, 4), (3, 2)])
+def test_a_last_layer_that_cannot_be_split_is_where_it_sends_least(features, servers):
+    """On all servers its gradients need a ring; with the shards inputs are sent to it."""
+    build = GraphBuilder("m", batch_per_gpu=4)
+    x = dense(build, "first", build.input(8), 16)
+    dense(build, "last", dense(build, "second", x, 15), features)
+    strategy = tensor_parallel(StrategySpace(build.build(), 4, 16), 2)
+    assert strategy is not None
+    last = strategy.configs[-1]
+    assert (last.sample, last.parameter) == (servers, 1)
 
 
 def test_alternating_tensor_parallel_pairs_columns_with_rows():

@@ -250,7 +250,9 @@ def _undivided(family: LayoutFamily) -> str:
     """Say so where the tokens of a sample have few divisors to split them by, or nothing."""
     gpus, tokens = family.servers * family.server.gpus, family.sequence
     common = gcd(gpus, tokens)
-    if common == gpus or tokens < gpus or {"tensor", "context"} & set(family.choices.asked):
+    # All GPUs of a server may share a sample: more degrees would help little.
+    enough = common == gpus or common >= max(2, family.server.gpus)
+    if enough or tokens < gpus or {"tensor", "context"} & set(family.choices.asked):
         return ""
     parts = f"into {common} parts at most" if common > 1 else "by no degree"
     return (

@@ -23,6 +23,8 @@ REPAIRS = ("detour", "reroute", "drop-rings", "new-rings")
 """How a fabric goes on: see `repaired`."""
 MAX_PARTS = 16
 """Parts that an AllReduce is divided into at most, over rings from before a failure."""
+# What differs by rounding alone decides nothing.
+_ROUNDED = 1.0 + 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,46 +218,55 @@ def repaired(fabric: Fabric, survivors: Survivors, how: str) -> Fabric:
             ring_routes=None if edges is None else detoured(edges, fabric.network, survivors),
         )
     rings = dict(fabric.rings)
+    whole = {group: _unbroken(fabric.network, network, rings[group]) for group in rings}
     if how == "drop-rings":
-        for group, orders in rings.items():
-            whole = tuple(
-                order
-                for order in orders
-                if all(
-                    network.has_link(a, b) or not fabric.network.has_link(a, b)
-                    for a, b in ring_links(order)
-                )
-            )
-            rings[group] = whole or orders
+        rings = whole
     routes = Routes.of_all(network.hosts, partial(ecmp_routes, network))
     after = replace(fabric, network=network, routes=routes, rings=rings, ring_routes=None)
     if how == "new-rings":
         anew = replace(after, rings={})
         rows = RouteRows(routes)
-        kept = {group: _sooner(anew, rows, group, rings[group]) for group in rings}
+        kept = {group: _soonest(anew, rows, group, rings[group], whole[group]) for group in rings}
         after = replace(after, rings=kept)
     return after
 
 
-def _sooner(anew: Fabric, rows: RouteRows, group: Group, before: Rings) -> Rings:
+def _unbroken(before: Network, after: Network, orders: Rings) -> Rings:
+    """Return the rings of a group that have no edge whose link is dead, or all if none is so."""
+    return (
+        tuple(
+            order
+            for order in orders
+            if all(after.has_link(a, b) or not before.has_link(a, b) for a, b in ring_links(order))
+        )
+        or orders
+    )
+
+
+def _soonest(anew: Fabric, rows: RouteRows, group: Group, before: Rings, whole: Rings) -> Rings:
     """Return the rings that a group chooses anew, or those from before if they end sooner.
 
     Of the latter, those that lost least may carry several parts: the choice anew looks at few
     sets of rings, and may find worse ones on a wiring of which others are a rotation.
     """
-    chosen = anew.rings_of(group)
-    new, old = (_seconds_a_byte(anew.network, rows, rings) for rings in (chosen, before))
-    best, kept = float(new.sum(axis=0).max()) / len(chosen), chosen
-    picked: list[int] = []
-    total = np.zeros(anew.network.links)
-    for _ in range(MAX_PARTS):
-        picked.append(int((total + old).max(axis=1).argmin()))
-        total += old[picked[-1]]
-        # What differs by rounding alone decides nothing.
-        if float(total.max()) / len(picked) < best * (1.0 - 1e-9):
-            best = float(total.max()) / len(picked)
-            kept = tuple(before[ring] for ring in sorted(picked))
-    return kept
+    found = [
+        (float(_seconds_a_byte(anew.network, rows, rings).sum(axis=0).max()) / len(rings), rings)
+        for rings in (anew.rings_of(group), before, whole)
+    ]
+    old = _seconds_a_byte(anew.network, rows, before)
+    total, picked = np.zeros(anew.network.links), list[int]()
+    for parts in range(1, MAX_PARTS + 1):
+        loaded = total + old
+        most = loaded.max(axis=1)
+        # Of several with the same busiest link the one that loads the others most evenly, rather
+        # than the first: rings have no order.
+        alike = np.flatnonzero(most <= most.min() * _ROUNDED)
+        picked.append(int(alike[(loaded[alike] ** 2).sum(axis=1).argmin()]))
+        total = loaded[picked[-1]]
+        found.append((float(total.max()) / parts, tuple(before[at] for at in sorted(picked))))
+    least = min(seconds for seconds, _ in found) * _ROUNDED
+    # Fewer parts are sent in larger messages.
+    return min((rings for seconds, rings in found if seconds <= least), key=len)
 
 
 def _seconds_a_byte(network: Network, rows: RouteRows, rings: Rings) -> Floats:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import combinations_with_replacement
 
 import networkx as nx
 import numpy as np
@@ -18,6 +19,7 @@ from routing.paths import ecmp_routes
 from topoopt.base.progress import Progress
 from topoopt.cli.app import app
 from topoopt.fabric import Fabric, score
+from topoopt.fabric.rings import ring_loads
 from topoopt.problem.options import SearchOptions
 from topoopt.studies.failures import fail_each, fail_randomly, random_cables
 from topoopt.studies.repairs import REPAIRS, detoured, fail_cables, repaired
@@ -132,6 +134,33 @@ def test_new_rings_end_no_later_than_those_that_are_left(seed: int) -> None:
         return
     times = {how: score(repaired(fabric, survivors, how), tasks) for how in REPAIRS}
     assert times["new-rings"] <= min(times["reroute"], times["drop-rings"]) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("case", [21, 73, 83, 97])
+def test_parts_of_rings_from_before_are_as_good_whatever_their_order(case: int) -> None:
+    """Against every division of a buffer into 16 parts at most, counted out."""
+    rng = np.random.default_rng(case)
+    hosts, count = int(rng.integers(8, 14)), int(rng.integers(3, 5))
+    orders = [tuple(rng.permutation(hosts).tolist()) for _ in range(count)]
+    copies = [order for order in orders for _ in range(int(rng.integers(1, 3)))]
+    ends = [edge for order in copies for edge in zip(order, np.roll(order, -1), strict=True)]
+    network = Network.from_links("n", hosts, 0, *zip(*ends, strict=True), 1.0, 0.0)
+    group = tuple(range(hosts))
+    survivors = fail_cables(network, random_cables(network, 2, rng, both_ways=False))
+    routes = ecmp_routes(survivors.network)
+    load = ring_loads(routes, survivors.network.links, np.array(orders))
+    load = load / survivors.network.capacity
+    least = min(
+        np.sum(load[list(parts)], axis=0).max() / len(parts)
+        for number in range(1, 17)
+        for parts in combinations_with_replacement(range(count), number)
+    )
+    for given_in in (orders, orders[::-1], orders[1:] + orders[:1]):
+        fabric = Fabric("f", network, ecmp_routes(network), {group: tuple(given_in)})
+        found = repaired(fabric, survivors, "new-rings")
+        kept = ring_loads(found.routes, found.network.links, np.array(found.rings[group]))
+        seconds = (kept.sum(axis=0) / found.network.capacity).max() / len(kept)
+        assert seconds <= 1.05 * least
 
 
 def test_what_cannot_be_reached_is_cut_off() -> None:
