@@ -98,6 +98,7 @@ def test_several_workloads_and_model_graphs():
         (("--constraint", "b9 == 4"), "names b9"),
         (("--budget", "500GB/s", "--constraint", "b0 >= 600"), "no bandwidths satisfy"),
         (("--budget", "500GB/s", "--npu-cost", "nan"), "NPU cost is nan"),
+        (("--budget", "500GB/s", "--npu-cost", "1e308"), "NPU cost is 1e+308"),
         (("--budget", "500GB/s", "--deadline", "5"), "deadline '5' names no unit"),
         (("--budget", "500GB/s", "--deadline", "1us"), "without communication"),
         (("--budget", "500GB/s", "--tensor-parallel", "5"), "tensor parallelism of 5"),

@@ -7,7 +7,7 @@ import numpy as np
 
 from codesign_base import InputError
 from routing.network import Network
-from topoopt.problem.prices import LAYERS, PriceTable
+from topoopt.problem.prices import LAYERS, MOST_USD, PriceTable
 
 NO_LAYER = "none"
 
@@ -74,8 +74,10 @@ def network_bill(
     """
     if layer not in (*LAYERS, NO_LAYER):
         raise InputError(f"layer is {layer!r}; choose {', '.join((*LAYERS, NO_LAYER))}")
-    if not (fibre_usd >= 0 and isfinite(fibre_usd)):
-        raise InputError(f"fibre_usd is {fibre_usd}; give zero or more US dollars")
+    if not 0 <= fibre_usd <= MOST_USD:
+        raise InputError(
+            f"fibre_usd is {fibre_usd}; give zero or more US dollars, at most {MOST_USD:g}"
+        )
     hosts = network.hosts
     node = np.arange(network.nodes)
     node[hosts : hosts + forwarders] = np.arange(forwarders)

@@ -307,6 +307,25 @@ def _line(report: Progress) -> str:
     return f"{stage}: step {report.done}{total}, best {best}{gained}"
 
 
+def refuse_dash(path: Path | None, kind: str) -> None:
+    """Refuse ``-``, which elsewhere means standard output, as the name of an output.
+
+    Parameters
+    ----------
+    path : Path or None
+        None stands for an output that is not wanted.
+    kind : str
+        What it is: file or folder.
+
+    Raises
+    ------
+    InputError
+        If it is called ``-``.
+    """
+    if path is not None and str(path) == "-":
+        raise InputError(f"output is '-', but {kind}s do not go to standard output; name a {kind}")
+
+
 def check_outputs(*paths: Path | None, inputs: Iterable[Path | str | None] = ()) -> None:
     """Refuse output files that cannot be written before the work is done.
 
@@ -326,8 +345,7 @@ def check_outputs(*paths: Path | None, inputs: Iterable[Path | str | None] = ())
     """
     given = [path for path in paths if path is not None]
     for path in given:
-        if str(path) == "-":
-            raise InputError("output is '-', but files do not go to standard output; name a file")
+        refuse_dash(path, "file")
         if is_directory(path):
             raise InputError(f"output {path} is a directory; give a file name")
         if not is_directory(path.parent):

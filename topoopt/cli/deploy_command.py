@@ -72,6 +72,7 @@ def deploy_command(
     from topoopt.plan.verify import load_sound_plan
 
     if output is not None:
+        common.refuse_dash(output, "folder")
         check_target(output)
     written = None if files is None else read_files(files)
     recorded = None if written is None else site_of(written)

@@ -71,6 +71,7 @@ def experiment_run_command(
     if name != "all" and name not in scripts:
         raise InputError(f"experiment is {name!r}; choose all, {', '.join(scripts)}")
     chosen = list(scripts) if name == "all" else [name]
+    common.refuse_dash(given["output"], "folder")
     results = given.pop("output") or (directory or Path(DIRECTORY)) / "results"
     worst = 0
     for number, each in enumerate(chosen, start=1):

@@ -148,6 +148,7 @@ def _check_directory(output: Path) -> None:
     from topoopt.base.directory import check_replaceable
     from topoopt.studies.workload import EXPORT_FILE
 
+    common.refuse_dash(output, "folder")
     check_replaceable(output, EXPORT_FILE)
 
 

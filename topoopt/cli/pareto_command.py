@@ -86,6 +86,7 @@ def pareto_command(
         given["latency"],
     )
     common.check_outputs(store, inputs=[model, given["profile"], given["prices"]])
+    common.refuse_dash(save_plans, "folder")
     if save_plans is not None:
         make_directory(save_plans)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,13 @@ from topoopt.plan.summary import parallelization_text
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
-from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices, direct_connect_cost
+from topoopt.problem.prices import (
+    MOST_USD,
+    PRICES_EXAMPLE,
+    PriceTable,
+    default_prices,
+    direct_connect_cost,
+)
 from topoopt.problem.seeds import checked_seed
 from topoopt.problem.units import (
     bandwidth_text,
@@ -186,8 +191,10 @@ def explore(
     """
     if objective not in list(DesignObjective):
         raise InputError(f"objective is {objective!r}; choose {', '.join(DesignObjective)}")
-    if not (is_number(server_usd) and server_usd >= 0 and isfinite(server_usd)):
-        raise InputError(f"server_usd is {told(server_usd)}; give zero or more US dollars")
+    if not (is_number(server_usd) and 0 <= server_usd <= MOST_USD):
+        raise InputError(
+            f"server_usd is {told(server_usd)}; give zero or more US dollars, at most {MOST_USD:g}"
+        )
     if not (is_number(least_gain) and 0 <= least_gain < 1):
         raise InputError(
             f"least_gain is {told(least_gain)}; give a share of at least 0 and below 1"

@@ -20,6 +20,9 @@ from topoopt.problem.units import BYTES_PER_GBIT
 
 COMPONENTS = ("transceiver", "nic", "switch-port", "ocs-port", "patch-panel-port")
 LAYERS = {"patch-panel": "patch-panel-port", "ocs": "ocs-port"}
+MOST_USD = 1e12
+"""Of one price: far above any, and far from where sums of products overflow."""
+_LEAST_RATE = 1e-9 * BYTES_PER_GBIT
 PRICES_EXAMPLE = "a table, such as topoopt.problem.prices.load_prices('prices.json')"
 
 
@@ -71,6 +74,13 @@ class PriceTable:
                 raise InputError(
                     f"price table: {component} costs {prices} USD by rate; "
                     "give finite prices of zero or more that do not fall with the rate"
+                )
+            # Beyond the known rates prices are in proportion to the rate, so a small one counts.
+            if prices[-1] > MOST_USD or rates[0] < _LEAST_RATE:
+                raise InputError(
+                    f"price table: {component} costs {prices[-1]:g} USD, and its lowest rate is "
+                    f"{rates[0] / BYTES_PER_GBIT:g} Gbps; give prices of at most {MOST_USD:g} USD "
+                    f"and rates of at least {_LEAST_RATE / BYTES_PER_GBIT:g} Gbps"
                 )
 
     @classmethod

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import yaml
@@ -54,6 +55,26 @@ def test_a_plan_that_lies_in_its_deployment_is_not_lost(place):
     done = run(plan, "-o", place / "kept")
     assert "also holds 'plan.json', which would be lost" in str(done.exception)
     assert plan.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("deploy", "plan.json", "-o", "-"),
+        ("export", "plan.json", "--format", "nccl", "-o", "-"),
+        ("export", "plan.json", "--format", "chakra", "-o", "-"),
+        ("pareto", "dlrm-16", "--servers", "2", "--degree", "1", "--bandwidth", "1Gbps",
+         "--save-plans", "-"),
+        ("experiment", "run", "cost", "--from", "experiments", "-o", "-"),
+    ],
+)  # fmt: skip
+def test_no_folder_is_called_standard_output(place, monkeypatch, words):
+    root = Path.cwd()
+    monkeypatch.chdir(place)
+    words = [root / word if word == "experiments" else word for word in words]
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert "output is '-', but folders do not go to standard output" in str(done.exception)
+    assert not (place / "-").exists()
 
 
 def test_routes_go_around_a_dead_cable(place):

@@ -49,6 +49,13 @@ def test_extrapolation_is_flagged() -> None:
     assert "known: 100 to 200 Gbps" in prices.note(40 * G)
 
 
+@pytest.mark.parametrize("point", [(100 * G, 1e300), (1e-300 * G, 1.0)])
+def test_prices_that_would_add_up_to_infinity_are_refused(point) -> None:
+    usd = dict.fromkeys(COMPONENTS, ((100 * G, 1.0),))
+    with pytest.raises(InputError, match=r"price table: nic costs .* give prices of at most 1e"):
+        PriceTable("made up", usd | {"nic": (point,)})
+
+
 def test_direct_connect_by_hand() -> None:
     prices = default_prices()
     # A port: NIC 659 + transceiver 99 + patch panel 100 = 858, or with an OCS port 1278.

@@ -220,8 +220,9 @@ def test_bills_agree_with_the_formulas() -> None:
     assert (bill.nic_ports, bill.switch_ports, bill.transceivers) == (18, 6, 24)
     with pytest.raises(InputError, match="patch-panel, ocs, none"):
         network_bill(mixed, prices, layer="air")
-    with pytest.raises(InputError, match="fibre_usd"):
-        network_bill(mixed, prices, fibre_usd=-1.0)
+    for wrong in (-1.0, 1e308, float("nan")):
+        with pytest.raises(InputError, match="fibre_usd"):
+            network_bill(mixed, prices, fibre_usd=wrong)
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,11 @@ class PlanWorkload:
             If the numbers of servers and NPUs differ, or replicas form no grid.
         """
         tasks = self.tasks
+        if tasks.servers == 1:
+            raise InputError(
+                f"plan {self.name!r} is for one server, which has no network; "
+                "give one of two or more"
+            )
         if tasks.servers != network.npus:
             raise InputError(
                 f"plan {self.name!r} is for {tasks.servers} servers, but {network.notation} has "

@@ -6,6 +6,7 @@ from typing import Any
 
 from codesign_base import InputError
 from parallelism.reading import kind_in_file, parse_yaml, read_text, shown
+from topoopt.problem.prices import MOST_USD
 
 
 def read_yaml(path: str | Path, what: str) -> dict[str, Any]:
@@ -31,10 +32,6 @@ def read_yaml(path: str | Path, what: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InputError(f"{where} holds {kind_in_file(data)}; give fields with values")
     return data
-
-
-MOST_USD = 1e12
-"""Of one price: far above any, and far from where sums of products overflow."""
 
 
 def price_number(value: Any, name: str) -> float:

@@ -13,6 +13,7 @@ from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProbl
 GAP = 1e-7
 _ATTEMPTS = 6
 _ON_TIME = 1 + 1e-8  # a deadline that equals the fastest time is met by this only
+_SHARE = 1e-9  # to which part of itself the share of the fastest bandwidths in a mix is found
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +96,9 @@ def _in_time(problem: AllocationProblem, bandwidth: Floats, fastest: Floats | No
         # There is no room to mix; the fastest may be on time but for rounding.
         return fastest
     low, high = 0.0, 1.0
-    for _ in range(60):  # the time is convex in the share
+    # The time is convex in the share. Where nothing limits bandwidths the fastest are so large that
+    # tiny shares are needed: the share has to be exact to a part of itself.
+    while high - low > _SHARE * high:
         share = 0.5 * (low + high)
         mixed = bandwidth + share * (fastest - bandwidth)
         low, high = (low, share) if problem.time.time(mixed) <= deadline else (share, high)

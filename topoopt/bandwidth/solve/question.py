@@ -12,6 +12,7 @@ from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.time_model import TimeModel
 from topoopt.bandwidth.solve.constraints import budget_constraint, parse_constraints
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
+from topoopt.problem.prices import MOST_USD
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +40,7 @@ class Question:
     Raises
     ------
     InputError
-        If the budget cannot be read, or the price of an NPU is negative or not finite.
+        If the budget cannot be read, or the price of an NPU is negative or beyond `MOST_USD`.
     """
 
     budget: str | None = None
@@ -54,8 +55,10 @@ class Question:
     def __post_init__(self) -> None:
         if self.budget is not None:
             budget_constraint(self.budget)
-        if not 0 <= self.prices.npu < float("inf"):
-            raise InputError(f"NPU cost is {self.prices.npu} USD; give zero or more")
+        if not 0 <= self.prices.npu <= MOST_USD:
+            raise InputError(
+                f"NPU cost is {self.prices.npu} USD; give zero or more, at most {MOST_USD:g}"
+            )
 
     @property
     def texts(self) -> tuple[str, ...]:

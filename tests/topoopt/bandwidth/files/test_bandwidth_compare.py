@@ -159,6 +159,11 @@ def test_a_plan_file_is_a_workload_on_the_command_line(tmp_path):
         assert part in str(refused.exception)
 
 
+def test_a_plan_for_one_server_has_no_network_to_divide():
+    with pytest.raises(InputError, match="one server, which has no network; give one of two"):
+        data_parallel(1).layer_times(parse_network("RI(2)"))
+
+
 def test_loads_of_a_plan_are_its_traffic():
     job = load_plan_workload(shared_plan())
     network = parse_network("SW(4)")

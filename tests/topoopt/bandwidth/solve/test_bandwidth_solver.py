@@ -217,6 +217,22 @@ def test_cost_under_a_deadline():
     assert found.deadline_dual == pytest.approx(200 / 0.1, rel=1e-4)
 
 
+@pytest.mark.parametrize("factor", [1.01, 1.1, 1.3, 3.0, 10.0])
+def test_cost_under_a_deadline_where_nothing_else_limits_bandwidths(factor):
+    # The fastest bandwidths are unlimited, and those that the solver misses the deadline with are
+    # mixed with them.
+    needed = 2.1e9  # bytes of one AllReduce each iteration, beside 3 us of compute
+    deadline = factor * needed / (200 * G)
+    for prices, loads in ((2e-9, (needed,)), (1e-9, (needed, needed / 3))):
+        time = compile_time(comm(loads) + 3e-6, len(loads))
+        limits = parse_constraints([], len(loads))
+        each = np.full(len(loads), prices)
+        problem = AllocationProblem(time, each, 0.0, limits, AllocationObjective.COST, deadline)
+        found = solve(problem)
+        assert found.bandwidth == pytest.approx(np.array(loads) / (deadline - 3e-6), rel=2e-7)
+        assert found.time <= deadline * (1 + 1e-8)
+
+
 @pytest.mark.parametrize("objective", list(AllocationObjective))
 def test_limits_that_do_not_bind_are_worth_exactly_nothing(objective):
     time = compile_time(comm((8e9, 0.0)) + comm((0.0, 4e9)) + 0.5, 2)
