@@ -105,6 +105,10 @@ class Watched:
     def __init__(self, plan):
         self._plan, self.read = plan, set()
 
+    @property
+    def __class__(self):
+        return type(self._plan)
+
     def __getattr__(self, name):
         self.read.add(name)
         return getattr(self._plan, name)

@@ -44,7 +44,7 @@ def test_spaces_are_counted_up_to_the_servers_of_a_cluster():
 @pytest.mark.parametrize(
     ("jobs", "message"),
     [
-        ("dlrm-16", "job 'd' is no pair"),
+        ("dlrm-16", "jobs is 'dlrm-16'; give pairs of a model and its servers"),
         ([("dlrm-16", 4, 1)], "is no pair; give a model and its servers"),
         ([("dlrm-16", "4")], "servers of job 'dlrm-16' is '4'; give a whole number"),
         ([(to.Job(to.models.dlrm(tables=2)), 4)], "model of a job is of type Job; give a name"),

@@ -548,7 +548,7 @@ def test_a_deployment_says_what_megatron_takes_by_its_own_schedule(monkeypatch):
     assert took > 1.001 * plan.time_s
     # A single output of another program does not simulate it.
     with monkeypatch.context() as patch:
-        patch.setattr(Rebuilt, "simulate", None)
+        patch.setattr(Rebuilt, "simulated", None)
         for kind in ("nccl", "pipeline", "torchtitan", "netbox"):
             assert exported(deployment(plan), kind)[0]
     assert set(exported(deployment(plan), "megatron")[1]) >= set(notes["eager-1f1b"])
