@@ -87,6 +87,19 @@ class _Climb:
     seen: set[Strategy]
 
 
+def _promising_first(climbs: list[_Climb]) -> list[_Climb]:
+    """Return climbs in the order in which they go on: the fastest in packet trains first.
+
+    Before all others come those that flows take for faster than any is: one that takes as long
+    in packet trains as by flows waits for nothing that a move could keep off its links.
+    """
+    least = min((climb.least for climb in climbs), default=0.0)
+    return sorted(
+        climbs,
+        key=lambda climb: (climb.pair.time >= least * (1.0 - _PROMISE), climb.least),
+    )
+
+
 @dataclass
 class PacketMoves:
     """Changes strategies on their topologies, as long as that saves time in packet trains.
@@ -164,7 +177,7 @@ class PacketMoves:
                 for climb in climbs[:count]:
                     self._climb(climb, min(tries, most), report, enough)
                     done += min(tries, most)
-                climbs.sort(key=lambda climb: climb.least)
+                climbs = _promising_first(climbs)
         except KeyboardInterrupt:
             self.interrupted = True
         return [climb.pair for climb in sorted(climbs, key=lambda c: c.least)] or list(pairs)
@@ -195,7 +208,7 @@ class PacketMoves:
                 key = np.random.SeedSequence(self.problem.seed, spawn_key=(900, place))
                 rng = np.random.default_rng(key)
                 climbs.append(_Climb(pair, least, times[place], cost, rng, {pair.strategy}))
-        kept = sorted(climbs, key=lambda climb: climb.least)[:count]
+        kept = _promising_first(climbs)[:count]
         # Of those kept the best begins, the others follow in the order of their scores.
         return kept[:1] + [climb for climb in climbs if any(climb is one for one in kept[1:])]
 
