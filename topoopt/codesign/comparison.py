@@ -115,7 +115,8 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain dictionaries and lists."""
-        return {**asdict(self), "fabrics": [asdict(result) for result in self.fabrics]}
+        found = asdict(self)
+        return {**found, "fabrics": list(found["fabrics"])}
 
     def to_json(self) -> str:
         """Return what ``topoopt compare --json`` prints."""

@@ -408,8 +408,10 @@ class LayoutSearch:
         bases : sequence of BaselineFabric
             By their numbers.
         """
-        tried = [(base.fabric, self._tried(base.fabric)) for base in bases]
-        self._compared = compared_on(self.second, tried, self.problem.baseline_work)
+        fabrics = [base.fabric for base in bases]
+        fitted = [for_fabric(self.problem, self._candidates, fabric) for fabric in fabrics]
+        tried = zip(fabrics, map(self._tried, fitted), strict=True)
+        self._compared = compared_on(self.second, list(tried), self.problem.baseline_work)
 
     def origin_of(self, placement: Placement, result: SearchResult[Placement]) -> str:
         """Say where a placed layout comes from: "plan" or "search".
@@ -429,6 +431,8 @@ class LayoutSearch:
     def fastest_on(self, fabric: AnyFabric) -> tuple[Placement, float]:
         """Return which of the placed layouts is fastest on a fabric, and its seconds.
 
+        Those that resemble ``like`` come first, then those fastest on the ideal switch.
+
         Parameters
         ----------
         fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
@@ -438,17 +442,17 @@ class LayoutSearch:
         placement : Placement
         time : float
         """
-        tried, work = self._tried(fabric), float("inf")
+        tried, work = self._tried(), float("inf")
         found = fastest_on(self.problem, fabric, tried, range(len(tried)), work, work)
         return tried[found.number][0], found.time
 
-    def _tried(self, fabric: AnyFabric) -> list[tuple[Placement, float]]:
+    def _tried(self, fitted: Sequence[Candidate] = ()) -> list[tuple[Placement, float]]:
         """Return the placed layouts that are tried on another fabric, in order.
 
         Those that resemble ``like`` come first, then in turn those fastest on the ideal switch and
-        those of the least estimates on ports as fast as the fabric's. Every layout has its turn
-        before others of its placements that are fast on the ideal switch have: fabrics of many
-        servers leave work for a dozen. Each comes with seconds that it takes at least.
+        those ``fitted`` to the fabric. Every layout has its turn before others of its placements
+        that are fast on the ideal switch have: fabrics of many servers leave work for a dozen. Each
+        comes with seconds that it takes at least.
         """
         fastest = self.placed[:_COMPARED]
         alike = [one for one in self.placed if self.resembles(one.placement)]
@@ -457,7 +461,6 @@ class LayoutSearch:
             [(one.placement, one.ideal_s) for one in several]
             for several in (alike, sorted(firsts.values(), key=ideal_s), fastest)
         ]
-        fitted = for_fabric(self.problem, self._candidates, fabric)
         others = [(each.placement, each.bound.seconds) for each in fitted]
         tried: dict[Placement, float] = {}
         for place, least in [*known[0], *_in_turn(known[1], others), *known[2]]:
