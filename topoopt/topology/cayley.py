@@ -7,7 +7,6 @@ it; where steps do not commute, more of their products differ, and paths are sho
 TopoOpt, NSDI 2023, arXiv 2202.00433, section 4.)
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import combinations
@@ -195,7 +194,7 @@ def _selected(n: int, degree: int, both_ways: bool, rings: int, seed: int) -> Ca
     exhausted = all(search.exhausted for search in searches)
     # Sets of equal paths differ in their cuts: those whose links are loaded alike come first.
     alike = [row for row in ranked if row[0] <= ranked[0][0] + _SAME]
-    alike.sort(key=lambda row: (searches[row[1]].busiest(row[2]), row))
+    alike.sort(key=lambda row: (searches[row[1]].busiest([row[2]]), row))
     for cost, index, units in (alike + ranked[len(alike) :])[:_MOST_RINGED]:
         # What is better and has no rings that were found might have some.
         exact = cost <= floor or (exhausted and cost <= ranked[0][0])
@@ -234,6 +233,8 @@ class _Search:
         self.units = np.stack(
             (np.concatenate((pairs, own)), np.concatenate((back[pairs - 1], own))), axis=1
         )
+        # A generator's cycles are as long as its order.
+        self.cycles = group.order // group.element_orders[self.units[:, 0]]
         self.pairs = pairs.size
         makings = [(0, degree)]
         if both_ways:
@@ -254,35 +255,35 @@ class _Search:
 
         Of those with the shortest paths, some with the least load on the busiest link.
         """
-        joined = [
-            (units, cost)
-            for units, cost in self.costs.items()
-            if np.isfinite(cost) and self._may_have_rings(units)
-        ]
+        able = self._may_have_rings(list(self.costs))
+        joined = [row for row, rings in zip(self.costs.items(), able, strict=True) if rings]
+        joined = [row for row in joined if row[1] < float("inf")]
         joined.sort(key=lambda row: (row[1], row[0]))
         alike = [row for row in joined if row[1] <= joined[0][1] + _SAME]
-        some = alike[:: -(-len(alike) // _MEASURED)] if alike else []
-        some.sort(key=lambda row: (self.busiest(row[0]), row))
+        if not alike:
+            return []
+        some = alike[:: -(-len(alike) // _MEASURED)]
+        loads = self.busiest([units for units, _ in some])
+        some = [row for _, row in sorted(zip(loads, some, strict=True))]
         return (some + joined[len(alike) :])[:_KEPT]
 
-    def _may_have_rings(self, units: tuple[int, ...]) -> bool:
-        if self.both_ways or self.rings < self.degree:
-            return True
+    def _may_have_rings(self, sets: list[tuple[int, ...]]) -> list[bool]:
+        if self.both_ways or self.rings < self.degree or not sets:
+            return [True] * len(sets)
         n = self.group.order
-        # A generator's cycles are as long as its order.
-        cycles = sum(n // int(self.group.element_orders[self.units[u, 0]]) for u in units)
-        return (n * self.degree - cycles) % 2 == self.degree * (n - 1) % 2
+        cycles = self.cycles[np.array(sets)].sum(axis=1)
+        able: list[bool] = ((n * self.degree - cycles) % 2 == self.degree * (n - 1) % 2).tolist()
+        return able
 
     def look(self, rng: np.random.Generator) -> int:
         """Try all sets, or improve a random one of each making; return how many were tried."""
-        from topoopt.topology.cayley_kernels import exchange_units, set_cost
+        from topoopt.topology.cayley_kernels import exchange_units, set_costs
 
         if self.small:
-            n = self.group.order
-            length, queue = np.empty(n, np.int64), np.empty(n, np.int64)
             for a, b in self.makings:
-                for units, steps in self._all_sets(a, b):
-                    self.costs[units] = set_cost(self.right, steps, self.by_farthest, length, queue)
+                sets, steps = self._all_sets(a, b)
+                costs = set_costs(self.right, steps, self.by_farthest)
+                self.costs.update(zip(sets, costs.tolist(), strict=True))
             self.exhausted = True
             return len(self.costs)
         tried = 0
@@ -298,8 +299,8 @@ class _Search:
             self.costs[tuple(sorted(picked.tolist()))] = cost
         return tried
 
-    def _all_sets(self, a: int, b: int) -> Iterator[tuple[tuple[int, ...], Ints]]:
-        """Yield all sets of ``a`` units of two steps and ``b`` of one, and their steps."""
+    def _all_sets(self, a: int, b: int) -> tuple[list[tuple[int, ...]], Ints]:
+        """Return all sets of ``a`` units of two steps and ``b`` of one, and their steps."""
         own = range(self.pairs, self.units.shape[0])
         sets = [
             first + rest
@@ -308,7 +309,7 @@ class _Search:
         ]
         rows = np.array(sets, dtype=np.int64).reshape(len(sets), a + b)
         both = self.units[rows[:, :a]].reshape(len(sets), 2 * a)
-        yield from zip(sets, np.hstack((both, self.units[rows[:, a:], 0])), strict=True)
+        return sets, np.hstack((both, self.units[rows[:, a:], 0]))
 
     def _steps(self, units: tuple[int, ...]) -> Ints:
         """Return all directed steps of a set of units."""
@@ -316,27 +317,31 @@ class _Search:
             [s for u in units for s in dict.fromkeys(self.units[u].tolist())], dtype=np.int64
         )
 
-    def busiest(self, units: tuple[int, ...]) -> float:
-        """Return the load of the busiest link where all send one unit to all.
+    def busiest(self, sets: list[tuple[int, ...]]) -> list[float]:
+        """Return the load of each set's busiest link where all send one unit to all.
 
         A server shares what it forwards equally among its links on shortest paths. As all servers
         see the same, what goes to one of them tells the load of each generator's links.
         """
         from topoopt.topology.cayley_kernels import word_lengths
 
-        n = self.group.order
-        steps, length = self._steps(units), np.empty(n, np.int64)
-        farthest = int(word_lengths(self.right, steps, length, np.empty(n, np.int64)))
-        left = length[self.group.inverse]  # from each server to server 0
-        amount, load = np.ones(n), np.zeros(steps.size)
-        for hops in range(farthest, 0, -1):
-            here = np.flatnonzero(left == hops)
-            after = self.right[steps[:, None], here]
-            nearer = left[after] == hops - 1
-            part = np.where(nearer, amount[here] / nearer.sum(axis=0), 0.0)
-            load += part.sum(axis=1)
-            np.add.at(amount, after, part)
-        return round(float(load.max()), 9)
+        n, queue = self.group.order, np.empty(self.group.order, np.int64)
+        steps = np.array([self._steps(units) for units in sets])
+        length = np.empty((len(sets), n), np.int64)
+        for row, made in zip(length, steps, strict=True):
+            word_lengths(self.right, made, row, queue)
+        left = length[:, self.group.inverse]  # from each server to server 0
+        amount, load = np.ones((len(sets), n)), np.zeros(steps.shape)
+        for hops in range(int(left.max()), 0, -1):
+            of, here = np.nonzero(left == hops)
+            after = self.right[steps[of], here[:, None]]
+            nearer = left[of[:, None], after] == hops - 1
+            share = amount[of, here] / nearer.sum(axis=1)
+            part = np.where(nearer, share[:, None], 0.0)
+            np.add.at(load, of, part)
+            np.add.at(amount, (of[:, None], after), part)
+        most: list[float] = load.max(axis=1).round(9).tolist()
+        return most
 
     def ringed(
         self, units: tuple[int, ...], seed: int, exact: bool, tried: int

@@ -31,18 +31,6 @@ def word_lengths(right: Ints, steps: Ints, length: Ints, queue: Ints) -> int:
     return length[queue[tail - 1]] if tail == n else -1
 
 
-@kernel
-def set_cost(right: Ints, steps: Ints, by_farthest: float, length: Ints, queue: Ints) -> float:
-    """Return the word lengths' sum and weighted maximum; infinite if not all are made."""
-    farthest = word_lengths(right, steps, length, queue)
-    if farthest < 0:
-        return np.inf
-    total = 0
-    for g in range(length.size):
-        total += length[g]
-    return total + by_farthest * farthest
-
-
 @inner_kernel
 def _cost_below(
     right: Ints,
@@ -52,7 +40,7 @@ def _cost_below(
     queue: Ints,
     enough: float,
 ) -> float:
-    """Return `set_cost`, or infinity as soon as it cannot be less than ``enough``."""
+    """Return the cost of a set, or infinity as soon as it cannot be less than ``enough``."""
     n = length.size
     for g in range(n):
         length[g] = -1
@@ -88,6 +76,21 @@ def _cost_below(
 
 
 @kernel
+def set_costs(right: Ints, steps: Ints, by_farthest: float) -> Floats:
+    """Return each set's cost: the sum of word lengths and, weighted, the longest.
+
+    Infinite if not all elements are made. ``steps``, shape (sets, degree), holds what each
+    set is made of.
+    """
+    n = right.shape[1]
+    length, queue = np.empty(n, np.int64), np.empty(n, np.int64)
+    costs = np.empty(steps.shape[0])
+    for row in range(steps.shape[0]):
+        costs[row] = _cost_below(right, steps[row], by_farthest, length, queue, np.inf)
+    return costs
+
+
+@kernel
 def exchange_units(
     right: Ints,
     units: Ints,
@@ -115,7 +118,7 @@ def exchange_units(
     for k in range(slots):
         steps[begin[k]] = units[picked[k], 0]
         steps[begin[k + 1] - 1] = units[picked[k], 1]
-    lowest = set_cost(right, steps, by_farthest, length, queue)
+    lowest = _cost_below(right, steps, by_farthest, length, queue, np.inf)
     tried = 1
     better = True
     while better:

@@ -23,13 +23,13 @@ from topoopt.fabric.iteration_kernels import begun
 from topoopt.fabric.packet_kernels import simulate_packets
 from topoopt.fabric.rings_kernels import choose_rings
 from topoopt.fabric.symmetry_kernels import quotient_rows, refine_links, refine_tasks
-from topoopt.topology.cayley_kernels import count_cycles, merge_arcs, set_cost
+from topoopt.topology.cayley_kernels import count_cycles, merge_arcs, set_costs
 from topoopt.topology.circulant_kernels import every_set
 
 LATE = (
     begun, no_flows, update_rates,
     simulate_packets, choose_rings, quotient_rows, refine_links, refine_tasks, count_cycles,
-    merge_arcs, set_cost, every_set, heads_and_tails, busiest_span,
+    merge_arcs, set_costs, every_set, heads_and_tails, busiest_span,
 )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Groups, Cayley graphs and Hamiltonian rings against SymPy, NetworkX and brute force."""
 
+from fractions import Fraction
 from itertools import combinations, pairwise, permutations
 
 import networkx as nx
@@ -22,7 +23,7 @@ from topoopt.evaluate.routed import direct_fabric
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
-from topoopt.topology.cayley import CayleyGraph, select_cayley
+from topoopt.topology.cayley import CayleyGraph, _Search, select_cayley
 from topoopt.topology.cayley_kernels import (
     count_cycles,
     count_rounds,
@@ -30,7 +31,7 @@ from topoopt.topology.cayley_kernels import (
     merge_arcs,
     merge_links,
     random_trail,
-    set_cost,
+    set_costs,
     swap_closed,
     swap_trail,
     word_lengths,
@@ -166,12 +167,33 @@ def test_word_lengths(order: int, data: st.DataObject) -> None:
     there = nx.single_source_shortest_path_length(graph_of(group, steps), 0)
     if len(there) < order:
         assert farthest == -1
-        assert set_cost(right, chosen, 2.0, length, queue) == np.inf
+        assert set_costs(right, chosen[None], 2.0).tolist() == [np.inf]
         return
     assert length.tolist() == [there[g] for g in range(order)]
     assert farthest == max(there.values())
-    cost = set_cost(right, chosen, 2.0, length, queue)
-    assert cost == sum(there.values()) + 2.0 * farthest
+    cost = sum(there.values()) + 2.0 * farthest
+    assert set_costs(right, np.array([steps, steps]), 2.0).tolist() == [cost, cost]
+
+
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_loads_of_busiest_links_are_those_of_all_messages_one_by_one(both_ways: bool) -> None:
+    group = extension((8,), 2, [[3]]).group()
+    search = _Search(group, 4, both_ways, 2, 0.01)
+    search.look(np.random.default_rng(0))
+    sets = [units for units, cost in search.costs.items() if cost < np.inf]
+    sets = sets[:: len(sets) // 6]
+    for units, found in zip(sets, search.busiest(sets), strict=True):
+        graph = graph_of(group, search._steps(units).tolist())
+        hops = dict(nx.all_pairs_shortest_path_length(graph))
+        load = dict.fromkeys(graph.edges, Fraction())
+        for start, end in permutations(graph, 2):
+            waiting = dict.fromkeys(graph, Fraction()) | {start: Fraction(1)}
+            for v in sorted(graph, key=lambda v: -hops[v][end]):
+                nearer = [w for w in graph[v] if hops[w][end] < hops[v][end]]
+                for w in nearer:
+                    waiting[w] += waiting[v] / len(nearer)
+                    load[v, w] += waiting[v] / len(nearer)
+        assert found == pytest.approx(float(max(load.values())), abs=1e-9)
 
 
 def test_exchanging_units_ends_where_no_exchange_helps() -> None:
@@ -185,8 +207,8 @@ def test_exchanging_units_ends_where_no_exchange_helps() -> None:
     low, high = np.array([0, 0, len(pairs)]), np.array([len(pairs), len(pairs), len(units)])
 
     def cost(chosen: list[int]) -> float:
-        steps = np.array(sorted({int(s) for u in chosen for s in units[u]}))
-        return float(set_cost(right, steps, 0.5, np.empty(n, np.int64), np.empty(n, np.int64)))
+        steps = np.array([sorted({int(s) for u in chosen for s in units[u]})])
+        return float(set_costs(right, steps, 0.5)[0])
 
     before = cost(picked.tolist())
     lowest, tried = exchange_units(right, units, picked, low, high, 0.5)
