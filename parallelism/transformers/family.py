@@ -246,8 +246,8 @@ class LayoutFamily:
         tasks = self._built.get((placement, False))
         if tasks is None:
             schedule = schedule_of(placement.layout, self.batch)
-            heads, kinds = self.model.exchanges_heads, self.model.kinds_of_attention
-            if expected_tasks(placement, schedule, heads=heads, kinds=kinds) >= REDUCED_FROM:
+            training = self.training(placement.layout)
+            if expected_tasks(training, placement, schedule) >= REDUCED_FROM:
                 tasks = reduced_tasks(placement, schedule, self.loads(placement))
             if tasks is None:
                 tasks = self.build(placement)
@@ -271,8 +271,7 @@ class LayoutFamily:
     def expected_bytes(self, placement: Placement) -> float:
         """Return what the arrays of its task graph take, about; see `sizes.expected_bytes`."""
         schedule = schedule_of(placement.layout, self.batch)
-        heads, kinds = self.model.exchanges_heads, self.model.kinds_of_attention
-        return expected_bytes(placement, schedule, heads=heads, kinds=kinds)
+        return expected_bytes(self.training(placement.layout), placement, schedule)
 
     def microbatched(self, placement: Placement, microbatches: int) -> TaskGraph | None:
         """Return one iteration; None for more than one part: microbatches are the layout's own."""
