@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import fields
+from enum import Enum
 from functools import wraps
 from numbers import Integral, Real
 from types import UnionType
@@ -12,6 +13,7 @@ from codesign_base.errors import InputError
 
 _Parameters = ParamSpec("_Parameters")
 _Returned = TypeVar("_Returned")
+_Member = TypeVar("_Member", bound=Enum)
 
 
 def check_kind(name: str, value: Any, kind: type | UnionType, instead: str) -> None:
@@ -77,6 +79,29 @@ def whole(name: str, value: Any, instead: str) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise InputError(f"{name} is {told(value)}; give {instead}")
     return int(value)
+
+
+def member(name: str, value: Any, members: type[_Member]) -> _Member:
+    """Return what a value names of an enumeration.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument.
+    value : object
+        A member, or its value.
+    members : enumeration
+
+    Raises
+    ------
+    InputError
+        If it names none.
+    """
+    try:
+        return members(value)
+    except ValueError:
+        *others, last = (str(each.value) for each in members)
+        raise InputError(f"{name} is {told(value)}; choose {', '.join(others)} or {last}") from None
 
 
 def check_fractions(what: str, record: Any, names: Iterable[str]) -> None:

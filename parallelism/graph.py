@@ -6,6 +6,7 @@ from enum import IntEnum, StrEnum
 from functools import cached_property
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind
 
 MOST_BATCH = 2**31
 """Samples per GPU and iteration."""
@@ -186,6 +187,7 @@ class ModelGraph:
     shared: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
+        check_kind("model name", self.name, str, "a text")
         if not self.operators:
             raise InputError(f"model {self.name!r} has no operators; give at least one")
         for name, most in (("batch_per_gpu", MOST_BATCH), ("element_bytes", 64)):

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind
 from codesign_base.arrays import Floats, Ints
 from parallelism.alike import Alike
 
@@ -418,6 +419,7 @@ def traffic_of(tasks: TaskGraph) -> Traffic:
     >>> traffic_of(tasks).transfers.tolist()
     [[0.0, 5000000.0], [0.0, 0.0]]
     """
+    check_kind("tasks", tasks, TaskGraph, "a TaskGraph, such as topoopt.plan.rebuild makes")
     totals = tasks.group_bytes() / 2.0
     used = [g for g, members in enumerate(tasks.groups) if len(members) > 1 and totals[g] > 0]
     return Traffic(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arguments import check_kind
 from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import starts
 from routing.network import Network
@@ -218,6 +219,7 @@ def path_routing_tables(routing: PathRouting) -> ForwardingTables:
     """
     from routing.flow_kernels import cancel_cycles
 
+    check_kind("routing", routing, PathRouting, "what min_congestion returns")
     network, hosts = routing.network, routing.network.hosts
     to = np.repeat(routing.pairs % hosts, np.diff(routing.path_offsets))
     key = np.repeat(to, routing.path_hops) * network.links + routing.links

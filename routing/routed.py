@@ -6,6 +6,7 @@ from enum import StrEnum
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arguments import member
 from codesign_base.arrays import Floats, Ints
 from routing.coin_change import coin_change_routes
 from routing.congestion_lp import min_congestion_lp
@@ -154,10 +155,7 @@ def route_traffic(
     >>> print(f"{route_traffic(ring, demand, 'ecmp').bound.seconds * 1e6:.1f} us")
     160.0 us
     """
-    try:
-        way = Method(method)
-    except ValueError:
-        raise InputError(f"method is {method!r}; choose {', '.join(Method)}") from None
+    way = member("method", method, Method)
     best = min_congestion_lp(network, demand) if way is Method.LP else min_congestion(
         network, demand, accuracy
     )  # fmt: skip

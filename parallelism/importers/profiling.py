@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
-from codesign_base.arguments import of_python_numbers
+from codesign_base.arguments import check_called, check_kind, is_number, of_python_numbers, told
 from codesign_base.counted import counted
 from codesign_base.whole_numbers import divisors
 from parallelism.graph import Mode, ModelGraph
@@ -122,11 +122,14 @@ def profile_operators(
     as the published profiles were. On a GPU each pass waits behind writes that last longer than
     the host takes to launch it, so that no launch is timed, and that leave nothing in caches.
     """
+    check_kind("graph", graph, ModelGraph, "a model, such as topoopt.models.get_model('vgg16')")
+    check_called("progress", progress)
+    check_called("timing", timing)
     torch = import_torch("profile")
     each = graph.batch_per_gpu if batch_per_gpu is None else batch_per_gpu
     check_counts("profile", servers=servers, batch_per_gpu=each)
-    if not 1 <= max_seconds < float("inf"):
-        raise InputError(f"profile: max_seconds is {max_seconds}; give at least 1")
+    if not (is_number(max_seconds) and 1 <= max_seconds < float("inf")):
+        raise InputError(f"profile: max_seconds is {told(max_seconds)}; give at least 1")
     if device not in ("cpu", "cuda"):
         raise InputError(f"profile: device is {device!r}; choose cpu or cuda")
     if device == "cuda" and not torch.cuda.is_available():

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from codesign_base import InputError
-from codesign_base.arguments import told
+from codesign_base.arguments import check_kind, told
 from parallelism.graph import ModelGraph
 from parallelism.models.bert import bert, bert_encoder
 from parallelism.models.candle import candle
@@ -187,6 +187,7 @@ def get_model(name: str, **overrides: Any) -> ModelGraph:
 
 def summarise(graph: ModelGraph, description: str = "", source: str = "") -> ModelSummary:
     """Count what one model holds and costs."""
+    check_kind("graph", graph, ModelGraph, "a model, such as topoopt.models.get_model('vgg16')")
     return ModelSummary(
         name=graph.name,
         description=description,

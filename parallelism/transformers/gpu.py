@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from codesign_base import InputError
-from codesign_base.arguments import check_fractions, check_not_negative, python_numbers
+from codesign_base.arguments import check_fractions, check_kind, check_not_negative, python_numbers
 from codesign_base.hashed_once import hashed_once
 from parallelism.accelerators import Accelerator, get_accelerator
 from parallelism.transformers.implementation import AttentionKernel
@@ -114,6 +114,7 @@ def rates_of(accelerator: Accelerator | str) -> GpuRates:
     InputError
         If the name is unknown, or no rates are known for the family.
     """
+    check_kind("accelerator", accelerator, str | Accelerator, "its name, such as 'h100'")
     found = get_accelerator(accelerator) if isinstance(accelerator, str) else accelerator
     kind = found.name if found.name in _FITTED else found.name.split("-")[0]
     if kind not in _FITTED:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InputError
-from codesign_base.arguments import check_kind
+from codesign_base.arguments import check_kind, member, several
 from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from topoopt.bandwidth.model.collectives import PartialGroups
@@ -164,7 +164,7 @@ def allocate_bandwidth(
     Raises
     ------
     InputError
-        If an input is wrong, or zero or unlimited bandwidth would be optimal.
+        If an input is wrong or of another kind, or zero or unlimited bandwidth would be optimal.
     InfeasibleError
         If nothing satisfies the constraints.
     """
@@ -178,6 +178,8 @@ def allocate_bandwidth(
         check_kind("workload", job, AnyWorkload, "what builtin_workload returns")
     if not jobs:
         raise InputError("workloads is empty; give at least one")
+    together = member("together", together, Together)
+    relative_to = member("relative_to", relative_to, RelativeTo)
     groups = _communicators(network, jobs, communicators)
     layers = [
         workload_layer_times(network, job, group, question.partial)
@@ -185,6 +187,7 @@ def allocate_bandwidth(
     ]
     times = [add_up(each_layers, question.loop) for each_layers in layers]
     n = network.dimensions
+    rates = several("rates", rates, "several texts, such as ('25,50,100GB/s',)")
     listed = parse_rates(rates, n) if rates else None
     combined, references = times[0], None
     if len(times) > 1 or weights is not None:
@@ -292,7 +295,10 @@ def _communicators(
             default_communicator(network, job) if isinstance(job, LayerWorkload) else None
             for job in jobs
         ]
-    listed = [given] if isinstance(given, Communicator) else list(given)
+    wanted = "a Communicator for each workload, such as hybrid_communicator(network, 8) returns"
+    listed = [given] if isinstance(given, Communicator) else several("communicators", given, wanted)
+    for each in listed:
+        check_kind("one of communicators", each, Communicator, wanted)
     if len(listed) != len(jobs):
         raise InputError(
             f"{counted(len(listed), 'communicator')} for {counted(len(jobs), 'workload')}; give "

@@ -366,6 +366,7 @@ def choose_degree(
     InfeasibleError
         If no degree can be planned within the limits.
     """
+    check_kind("cluster", cluster, Cluster, "a topoopt.Cluster(...)")
     grid = Grid(
         (cluster.servers,), tuple(range(1, cluster.degree + 1)), (cluster.bandwidth,),
         cluster.ports, cluster.latency,

@@ -1,11 +1,11 @@
 """Direct circuits on demand: a fabric without forwarding, as SiP-ML has."""
 
 from dataclasses import dataclass
-from math import isfinite
 
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import is_number, told, whole
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.transport import PACKETS, Transport
 from topoopt.fabric.varying import VaryingState
@@ -149,10 +149,10 @@ def check_circuits(servers: int, degree: int, rate: float, latency: float, delay
         With the number that is out of range.
     """
     for what, count in (("servers", servers), ("degree", degree)):
-        if count < 1:
+        if whole(what, count, "a whole number of at least 1") < 1:
             raise InputError(f"{what} is {count}; give at least 1")
-    if not (rate > 0 and isfinite(rate)):
-        raise InputError(f"bandwidth is {rate} bytes/s; give a positive number")
+    if not (is_number(rate) and 0 < rate < float("inf")):
+        raise InputError(f"bandwidth is {told(rate)} bytes/s; give a positive number")
     for what, seconds in (("latency", latency), ("reconfiguration delay", delay)):
-        if not (seconds >= 0 and isfinite(seconds)):
-            raise InputError(f"{what} is {seconds} s; give zero or more")
+        if not (is_number(seconds) and 0 <= seconds < float("inf")):
+            raise InputError(f"{what} is {told(seconds)} s; give zero or more")

@@ -88,7 +88,8 @@ class Fabric:
     Raises
     ------
     InputError
-        If network and routes do not fit, or a ring is not a permutation of its group.
+        If network and routes do not fit, a ring is not a permutation of its group, or an argument
+        is of another kind.
     """
 
     name: str
@@ -105,6 +106,14 @@ class Fabric:
     _lock: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        what, routed = f"fabric {self.name!r}", "Routes, such as routing.paths.ecmp_routes(network)"
+        check_kind(f"{what}: network", self.network, Network, "a Network")
+        check_kind(f"{what}: routes", self.routes, Routes, routed)
+        check_kind(
+            f"{what}: rings", self.rings, Mapping, "the rings of each group, or leave it out"
+        )
+        check_kind(f"{what}: ring_routes", self.ring_routes, Routes | None, routed)
+        check_kind(f"{what}: transport", self.transport, Transport, "a topoopt.fabric.Transport")
         hosts = self.network.hosts
         for routes in (self.routes, self.edge_routes):
             if routes.hosts != hosts:
@@ -313,9 +322,17 @@ def check_simulated(fabric: object, tasks: object) -> None:
     InputError
         If one is no `Fabric`, or the other no `TaskGraph`.
     """
+    check_fabric(fabric)
+    check_tasks(tasks)
+
+
+def check_fabric(fabric: object) -> None:
+    """Refuse what is no `Fabric`.
+
+    Parameters and errors are those of `check_simulated`.
+    """
     instead = "a Fabric, such as topoopt.plan.rebuild.rebuild(plan).fabric"
     check_kind("fabric", fabric, Fabric, instead)
-    check_tasks(tasks)
 
 
 def check_tasks(tasks: object) -> None:

@@ -6,14 +6,15 @@ from typing import TypeVar
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import whole
 from codesign_base.arrays import Floats
 from parallelism.taskgraph import TaskGraph
 from routing.network import Network
 from routing.routes import Routes
-from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.fabric import Fabric, check_simulated
 from topoopt.fabric.simulation import score
 from topoopt.fabric.used_pairs import listing
-from topoopt.problem.seeds import SEEDS
+from topoopt.problem.seeds import SEEDS, checked_seed
 
 AMPLITUDE = 0.02
 """Delays are moved by up to this fraction."""
@@ -85,6 +86,8 @@ def jittered(
         If the number of copies is out of range, or as in `simulate`.
     """
     check_copies(copies)
+    check_simulated(fabric, tasks)
+    seed = checked_seed(seed)
     fabric = listing(fabric, tasks)
     rng = np.random.default_rng(seed)
     factors = rng.uniform(1.0 - AMPLITUDE, 1.0 + AMPLITUDE, copies)
@@ -109,7 +112,7 @@ def check_copies(copies: int) -> None:
     InputError
         If there is no copy, or there are more than `MOST_COPIES`.
     """
-    if not 1 <= copies <= MOST_COPIES:
+    if not 1 <= whole("copies", copies, f"1 to {MOST_COPIES}") <= MOST_COPIES:
         raise InputError(f"jitter is {copies} copies; give 1 to {MOST_COPIES}")
 
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from codesign_base import InputError
+from codesign_base.arguments import is_number, told
 from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread
 from parallelism.taskgraph import TaskGraph
@@ -25,8 +27,15 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -
     Returns
     -------
     float64 array, shape (links,)
+
+    Raises
+    ------
+    InputError
+        If an argument is of another kind.
     """
     check_simulated(fabric, tasks)
+    if not is_number(enough):
+        raise InputError(f"enough is {told(enough)}; give a number of seconds")
     total = _carried(fabric, *_sent(fabric, tasks))
     amounts = _reduced(tasks)
     fabric.prepare((group for group, _ in amounts), given=True)

@@ -2,9 +2,11 @@
 
 from typing import TypeAlias
 
+from codesign_base import InputError
+from codesign_base.arguments import check_kind, is_number, told
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.circuits import DirectCircuits
-from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.fabric import Fabric, check_tasks
 from topoopt.fabric.fluid import Run, run_fluid
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.represented import tasks_over, whole_tasks
@@ -87,8 +89,13 @@ def run_circuits(
     Raises
     ------
     InputError
-        If the task graph does not fit, or its tasks wait for each other.
+        If the task graph does not fit, its tasks wait for each other, or an argument is of another
+        kind.
     """
+    check_kind("fabric", fabric, Reconfigurable, "DirectCircuits or WindowedCircuits")
+    check_tasks(tasks)
+    if not is_number(limit):
+        raise InputError(f"limit is {told(limit)}; give a number of seconds")
     demands = demands_of(tasks, fabric.servers, fabric.transport, fabric.name)
     state = VaryingState(tasks, demands, fabric.servers, completion_tolerance, limit, record)
     return state.result(fabric.run(tasks, state))

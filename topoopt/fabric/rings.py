@@ -3,6 +3,7 @@
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind
 from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import spread
 from routing.network import Network
@@ -122,6 +123,9 @@ def default_rings(
     The "+p" orders are TotientPerms of TopoOpt (NSDI 2023), section 4.3; choosing among them by
     the load of their routed edges is ours, for groups that the topology was not built for.
     """
+    check_kind("network", network, Network, "a Network")
+    check_kind("routes", routes, Routes | RouteRows, "the Routes of a Fabric")
+    check_kind("group", group, tuple, "its hosts, such as (0, 1, 2)")
     if (network.switches > 0 and not forwarding) or len(group) < 3:
         return (group,)
 

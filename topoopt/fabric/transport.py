@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InputError
-from codesign_base.arguments import check_not_negative, whole
+from codesign_base.arguments import check_flags, check_not_negative, whole
 from codesign_base.arrays import Floats, Ints
 
 _MTU = 9000.0
@@ -55,6 +55,7 @@ class Transport:
     htsim: bool = False
 
     def __post_init__(self) -> None:
+        check_flags("transport", self)
         check_not_negative("transport", self, ("segment_bytes",), "zero or more bytes")
         check_not_negative("transport", self, ("timeout",), "zero or more seconds")
         for name in ("initial_window", "marking_backlog", "train_packets"):

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.arguments import is_number, told
 from codesign_base.arrays import Floats, Ints
 from parallelism.taskgraph import Group, TaskGraph, TaskKind
 from topoopt.base.interrupts import interruptible
@@ -204,8 +205,10 @@ class VaryingState:
         from topoopt.fabric.iteration_kernels import begun
         from topoopt.fabric.varying_kernels import Changing
 
-        if not 0.0 <= tolerance < 1.0:
-            raise InputError(f"completion_tolerance is {tolerance}; give a fraction in [0, 1)")
+        if not (is_number(tolerance) and 0.0 <= tolerance < 1.0):
+            raise InputError(
+                f"completion_tolerance is {told(tolerance)}; give a fraction in [0, 1)"
+            )
         n = tasks.tasks
         self.demands = demands
         self.tolerance = tolerance

@@ -1,12 +1,13 @@
 """Optical switches set anew in every demand window: OCS-reconfig."""
 
 from dataclasses import dataclass
-from math import floor, isfinite
+from math import floor
 
 import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arguments import is_number, told
 from codesign_base.arrays import Floats, Ints
 from codesign_base.rows import starts
 from parallelism.taskgraph import TaskGraph, TaskKind
@@ -88,8 +89,8 @@ class WindowedCircuits:
     def __post_init__(self) -> None:
         check_circuits(self.servers, self.degree, self.rate, self.latency, self.delay)
         both_ways = port_model(self.ports) is PortModel.BIDIRECTIONAL
-        if not (self.window > 0 and isfinite(self.window)):
-            raise InputError(f"demand window is {self.window} s; give a positive time")
+        if not (is_number(self.window) and 0 < self.window < float("inf")):
+            raise InputError(f"demand window is {told(self.window)} s; give a positive time")
         if self.window < self.delay:
             raise InputError(
                 f"demand window is {self.window} s, shorter than the reconfiguration delay of "

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from codesign_base import InputError
+from codesign_base.arguments import member
 
 
 class PortModel(StrEnum):
@@ -25,7 +25,4 @@ def port_model(value: str) -> PortModel:
     InputError
         If there is none.
     """
-    try:
-        return PortModel(value)
-    except ValueError:
-        raise InputError(f"ports is {value!r}; choose {' or '.join(PortModel)}") from None
+    return member("ports", value, PortModel)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
-from codesign_base.arguments import check_called, whole
+from codesign_base.arguments import check_called, check_kind, whole
 from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
 from codesign_base.rows import spread, starts
@@ -20,6 +20,7 @@ from topoopt.studies.repairs import REPAIRS, Survivors, fail_cables, repaired
 
 MOST_TRIALS = 100_000
 """A thousand of so many are beyond the 99th percentile, which more of them hardly move."""
+_COUNTED = "a whole number, of what fails in a trial"
 
 
 def random_cables(
@@ -43,8 +44,9 @@ def random_cables(
     Raises
     ------
     InputError
-        If there are fewer cables.
+        If there are fewer cables, or an argument is of another kind.
     """
+    count = _count_drawn(network, count, rng)
     links = np.arange(network.links)
     if both_ways:
         links = links[network.source < network.target]
@@ -90,8 +92,9 @@ def random_ports(
     Raises
     ------
     InputError
-        If there are fewer ports in use, or switches.
+        If there are fewer ports in use, or switches, or an argument is of another kind.
     """
+    count = _count_drawn(network, count, rng)
     if network.switches:
         raise InputError(f"network {network.name!r} has switches; ports fail of servers only")
     link = np.repeat(np.arange(network.links), network.multiplicity)
@@ -127,6 +130,14 @@ def random_ports(
             paired = rng.permutation(int(ports[v]))[port[server == v]]
             dead.update(int(receives[begin[v] + k]) for k in paired if k < into[v])
     return np.sort(link[sorted(dead)]).astype(np.int64)
+
+
+def _count_drawn(network: Network, count: int, rng: np.random.Generator) -> int:
+    """Return how many are drawn; refuse what cannot be drawn from, or with."""
+    instead = "a Network, such as topoopt.plan.rebuild.rebuild(plan).fabric.network"
+    check_kind("network", network, Network, instead)
+    check_kind("rng", rng, np.random.Generator, "what numpy.random.default_rng(seed) returns")
+    return whole("count", count, _COUNTED)
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +218,7 @@ def fail_randomly(
         If a number is out of range, or an argument of another kind.
     """
     check_trials(trials)
-    count = whole("count", count, "a whole number, of what fails in a trial")
+    count = whole("count", count, _COUNTED)
     check_simulated(fabric, tasks)
     check_called("progress", progress)
     rng = np.random.default_rng(checked_seed(seed))

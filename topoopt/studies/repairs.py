@@ -135,7 +135,12 @@ def detoured(routes: Routes, before: Network, survivors: Survivors) -> Routes:
     ------
     InfeasibleError
         If the survivors do not connect the ends of a dead link that a route uses.
+    InputError
+        If an argument is of another kind.
     """
+    check_kind("routes", routes, Routes, "the Routes of a Fabric")
+    check_kind("before", before, Network, "the Network of that Fabric")
+    check_kind("survivors", survivors, Survivors, "what fail_cables returned")
     after = survivors.network
     dead = survivors.link < 0
     used = np.unique(routes.links[dead[routes.links]])

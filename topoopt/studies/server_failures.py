@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
-from codesign_base.arguments import check_called, check_kind, several, whole
+from codesign_base.arguments import check_called, check_kind, several, told, whole
 from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from routing.network import Network
 from routing.paths import ecmp_routes
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.routed import no_network
-from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.fabric import Fabric, check_fabric
 from topoopt.fabric.simulation import score
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.problem.seeds import checked_seed
@@ -51,10 +51,14 @@ def without_servers(
     Raises
     ------
     InputError
-        If a server does not exist, or none is left.
+        If a server does not exist, or none is left, or an argument is of another kind.
     InfeasibleError
         If the survivors are not connected.
     """
+    check_fabric(fabric)
+    dead, idle = _servers("dead", dead), _servers("idle", idle)
+    if how not in WAYS[:2]:
+        raise InputError(f"how is {told(how)}; choose {' or '.join(WAYS[:2])}")
     network = fabric.network
     alive = survivors_of(network.hosts, (*dead, *idle))
     if network.switches:
@@ -92,6 +96,12 @@ def without_servers(
         {group: tuple(orders) for group, orders in rings.items()},
         forwarding=bool(idle),
     )
+
+
+def _servers(name: str, given: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the servers of an argument."""
+    wanted = "several whole numbers, such as (0, 3)"
+    return tuple(whole(f"one of {name}", server, wanted) for server in several(name, given, wanted))
 
 
 @dataclass(frozen=True)
@@ -158,8 +168,7 @@ def after_servers(
     simulated on each wiring; and that of the plan without the replicas that lost a server
     (`fewer_replicas`), whose other servers only forward. Its times are of as many samples.
     """
-    wanted = "several whole numbers, such as (0, 3)"
-    dead = tuple(whole("one of dead", server, wanted) for server in several("dead", dead, wanted))
+    dead = _servers("dead", dead)
     _check_asked(job, steps)
     seed = checked_seed(seed)
     alive = survivors_of(job.family.servers, dead).size

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind
 from codesign_base.counted import counted
 from parallelism.taskgraph import Traffic
 from routing.paths import ecmp_link_bytes, ecmp_routes
@@ -78,6 +79,7 @@ def topology_report(
     InfeasibleError
         If a server cannot reach another.
     """
+    check_kind("built", built, BuiltFabric, "what build_fabric returns")
     network = built.network
     n = network.hosts
     if n < 2:  # plans may have one server on a switch, but nothing is measured there

@@ -10,7 +10,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base import InfeasibleError, InputError
+from codesign_base import InfeasibleError
+from codesign_base.arguments import member
 from topoopt.topology.cayley import CayleyGraph, select_cayley
 from topoopt.topology.circulants import circulant_distances, select_circulant
 from topoopt.topology.placement import place_servers
@@ -50,10 +51,7 @@ def selection_named(value: str) -> Selection:
     InputError
         If there is none.
     """
-    try:
-        return Selection(value)
-    except ValueError:
-        raise InputError(f"selection is {value!r}; choose {', '.join(Selection)}") from None
+    return member("selection", value, Selection)
 
 
 @dataclass(eq=False)

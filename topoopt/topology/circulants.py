@@ -15,6 +15,7 @@ from math import comb
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.arguments import whole
 from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
 from topoopt.topology.moore import abelian_bound
@@ -172,8 +173,9 @@ def select_circulant(
         If no set joins the servers.
     """
     aim = objective_named(objective)
+    servers = whole("servers", servers, "a whole number of at least 2")
     _check(servers, fixed)
-    if count < max(1, len(fixed)):
+    if whole("count", count, "a whole number, of generators") < max(1, len(fixed)):
         raise InputError(
             f"{counted(count, 'generator')} wanted; give at least {max(1, len(fixed))}"
         )

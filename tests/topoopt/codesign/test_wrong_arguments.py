@@ -11,11 +11,16 @@ import topoopt as to
 from codesign_base.arguments import check_number, is_number, several, whole
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
+from parallelism.importers.profiling import profile_operators
+from parallelism.models.presets import summarise
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.elementwise import flatten, pool
 from parallelism.operators.layers import attention, conv2d, dense, embedding
+from parallelism.taskgraph import traffic_of
 from parallelism.transformers.choices import Choices
+from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import get_stack
+from routing.forwarding import path_routing_tables
 from routing.multicommodity import min_congestion
 from routing.network import Network
 from topoopt.bandwidth.allocate import allocate_bandwidth
@@ -23,12 +28,18 @@ from topoopt.bandwidth.model.builtin import builtin_workload
 from topoopt.bandwidth.model.network import parse_network
 from topoopt.bandwidth.solve.question import Question
 from topoopt.base.frames import new_axes
+from topoopt.codesign.pareto import choose_degree
 from topoopt.codesign.wire import wire_tasks
 from topoopt.fabric import (
+    DirectCircuits,
     Transport,
+    WindowedCircuits,
     critical_path,
+    default_rings,
     exposed_communication,
+    jittered,
     link_bytes,
+    run_circuits,
     score,
     simulate,
 )
@@ -38,12 +49,15 @@ from topoopt.problem.job import nvlink_server
 from topoopt.problem.prices import PriceTable, default_prices
 from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.schedule import Schedule
-from topoopt.studies.failures import fail_each, fail_randomly
-from topoopt.studies.repairs import fail_cables, repaired
+from topoopt.studies.failures import fail_each, fail_randomly, random_cables, random_ports
+from topoopt.studies.repairs import detoured, fail_cables, repaired
 from topoopt.studies.replay import replay_fabric
-from topoopt.studies.server_failures import after_servers, fail_servers
+from topoopt.studies.server_failures import after_servers, fail_servers, without_servers
 from topoopt.studies.shared import share
+from topoopt.studies.topology_report import topology_report
+from topoopt.studies.validation import validate
 from topoopt.studies.workload import load_workload
+from topoopt.topology.circulants import select_circulant
 from topoopt.topology.network_file import load_network, save_network
 from topoopt.topology.zoo.registry import build_fabric
 
@@ -165,6 +179,9 @@ def test_it_is_refused_in_one_sentence(case):
 
 RINGS = parse_network("RI(4)")
 GPT3 = builtin_workload("gpt-3")
+RNG = np.random.default_rng(0)
+LOST = fail_cables(TWO, np.array([0]))
+CIRCUITS = DirectCircuits("circuits", 4, 2, 1e9, 1e-6, 1e-3)
 
 
 def fabric():
@@ -184,6 +201,11 @@ def optimized(**given):
 
 def explored(**given):
     return to.explore(JOB, to.Grid(**GRID), **given)
+
+
+def allocated(**given):
+    rings = parse_network("RI(16)_RI(4)")
+    return allocate_bandwidth(rings, GPT3, Question(budget="500GB/s"), **given)
 
 
 def swept(**given):
@@ -283,6 +305,26 @@ def swept(**given):
         (lambda: min_congestion(TWO, "x"), "demand is 'x'", "a matrix"),
         (lambda: min_congestion(TWO, {"a": 1}), "demand is {'a': 1}", "a matrix"),
         (lambda: new_axes(5, (1.0, 1.0)), "axes is 5", "axes of matplotlib"),
+        (lambda: link_bytes(fabric(), tasks(), enough=None), "enough is None", "seconds"),
+        (lambda: jittered(5, tasks(), 2), "fabric is 5", "a Fabric"),
+        (lambda: jittered(fabric(), tasks(), 1.5), "copies is 1.5", "1 to "),
+        (lambda: jittered(fabric(), tasks(), 2, seed=None), "seed is None", "a whole number"),
+        (lambda: replace(fabric(), network=5), "network is 5", "a Network"),
+        (lambda: replace(fabric(), routes=None), "routes is None", "ecmp_routes(network)"),
+        (lambda: replace(fabric(), rings=[]), "rings is []", "the rings of each group"),
+        (lambda: replace(fabric(), ring_routes=5), "ring_routes is 5", "Routes"),
+        (lambda: replace(fabric(), transport="tcp"), "transport is 'tcp'", "Transport"),
+        (lambda: default_rings(5, fabric().routes, (0, 1, 2)), "network is 5", "a Network"),
+        (lambda: default_rings(TWO, 5, (0, 1)), "routes is 5", "the Routes of a Fabric"),
+        (lambda: default_rings(TWO, fabric().routes, [0, 1]), "group is [0, 1]", "(0, 1, 2)"),
+        (lambda: DirectCircuits("c", "4", 2, 1e9, 0, 0), "servers is '4'", "of at least 1"),
+        (lambda: DirectCircuits("c", 4, 2, "1Gbps", 0, 0), "is '1Gbps' bytes/s", "positive"),
+        (lambda: DirectCircuits("c", 4, 2, 1e9, None, 0), "latency is None", "zero or more"),
+        (lambda: WindowedCircuits("c", 4, 2, 1e9, 0, 0, "1s"), "window is '1s'", "positive time"),
+        (lambda: run_circuits(5, tasks()), "fabric is 5", "DirectCircuits"),
+        (lambda: run_circuits(CIRCUITS, None), "tasks is None", "a TaskGraph"),
+        (lambda: run_circuits(CIRCUITS, tasks(), "1%"), "completion_tolerance is '1%'", "[0, 1)"),
+        (lambda: run_circuits(CIRCUITS, tasks(), limit=None), "limit is None", "seconds"),
         (lambda: link_bytes(5, tasks()), "fabric is 5", "a Fabric"),
         (lambda: critical_path(tasks(), 5), "timeline is 5", "topoopt.fabric.simulate"),
         (lambda: exposed_communication(5, None), "tasks is 5", "the TaskGraph"),
@@ -290,6 +332,18 @@ def swept(**given):
         (lambda: fail_randomly(fabric(), tasks(), 1, 2, seed=-1), "seed is -1", "0 to"),
         (lambda: fail_randomly(fabric(), tasks(), 1, 2, progress=5), "progress is 5", "function"),
         (lambda: fail_each(shared_plan(), tasks()), "fabric is of type Plan", "a Fabric"),
+        (lambda: random_cables(5, 1, RNG, both_ways=False), "network is 5", "a Network"),
+        (lambda: random_cables(TWO, "1", RNG, both_ways=False), "count is '1'", "whole number"),
+        (lambda: random_cables(TWO, 1, 0, both_ways=False), "rng is 0", "default_rng(seed)"),
+        (lambda: random_ports(fabric(), 1, RNG, both_ways=False), "network is ", "a Network"),
+        (lambda: random_ports(TWO, 1.5, RNG, both_ways=False), "count is 1.5", "whole number"),
+        (lambda: without_servers(shared_plan(), (0,)), "fabric is ", "a Fabric"),
+        (lambda: without_servers(fabric(), 3), "dead is 3", "(0, 3)"),
+        (lambda: without_servers(fabric(), (0,), "rewired"), "how is 'rewired'", "new-rings"),
+        (lambda: without_servers(fabric(), (0,), idle=("1",)), "one of idle is '1'", "(0, 3)"),
+        (lambda: detoured(5, TWO, LOST), "routes is 5", "the Routes"),
+        (lambda: detoured(fabric().routes, 5, LOST), "before is 5", "the Network"),
+        (lambda: detoured(fabric().routes, TWO, TWO), "survivors is ", "fail_cables"),
         (lambda: fail_cables(5, np.array([0])), "network is 5", "a Network"),
         (lambda: fail_cables(TWO, np.array([-1])), "outside 0..1", "a failed cable"),
         (lambda: fail_cables(TWO, None), "cables is None", "links' numbers"),
@@ -312,8 +366,40 @@ def swept(**given):
         (lambda: build_fabric("totient", "8", 2, 1e9), "servers is '8'", "a whole number"),
         (lambda: build_fabric("totient", 8, 2, "1Gbps"), "bandwidth is '1Gbps'", "bytes/s"),
         (lambda: build_fabric("torus", None, None, 1e9, dims=4), "dims is 4", "'4x4'"),
+        (lambda: build_fabric("totient", 8, 2, 1e9, traffic=5), "traffic is 5", "traffic_of"),
+        (lambda: build_fabric("expander", 8, 2, 1e9, seed=None), "seed is None", "whole number"),
+        (lambda: build_fabric("expander", -1, 2, 1e9), "servers is -1", "at least 1"),
+        (lambda: build_fabric("fat-tree", 8, 2, 1e9, oversubscription="2"), "is '2'", "or more"),
+        (lambda: topology_report(TWO, 1e9, default_prices()), "built is ", "build_fabric"),
+        (lambda: select_circulant("8", 2), "servers is '8'", "a whole number"),
+        (lambda: select_circulant(8, None), "count is None", "a whole number"),
+        (lambda: path_routing_tables(fabric().routes), "routing is ", "min_congestion"),
+        (lambda: traffic_of(shared_plan()), "tasks is ", "a TaskGraph"),
+        (lambda: rates_of(None), "accelerator is None", "'h100'"),
+        (lambda: to.models.bert(name=5), "model name is 5", "a text"),
+        (lambda: summarise("vgg16"), "graph is 'vgg16'", "get_model('vgg16')"),
+        (lambda: profile_operators("vgg16", 2), "graph is 'vgg16'", "get_model('vgg16')"),
+        (lambda: choose_degree(JOB, 4, objective="time", limits=None), "cluster is 4", "Cluster("),
+        (lambda: validate(5), "data is 5", PATH),
+        (lambda: validate(cases=5), "cases is 5", "'*dlrm*'"),
+        (lambda: validate(models="fluid"), "models is 'fluid'", "('fluid', 'packet')"),
         (lambda: parse_network(5), "network is 5", "'RI(4)_FC(8)_SW(32)'"),
         (lambda: Question(budget=500e9), "budget is 5", "'500GB/s'"),
+        (lambda: Question(cost=5), "cost is 5", "load_cost"),
+        (lambda: Question(npu_cost="5"), "NPU cost is '5'", "zero or more"),
+        (lambda: Question(constraints="b0 >= 2 b1"), "constraints is 'b0 >= ", "('b0 >= 2 b1',)"),
+        (lambda: Question(objective="speed"), "objective is 'speed'", "time*cost or cost"),
+        (lambda: Question(loop="both"), "loop is 'both'", "none or overlap"),
+        (lambda: Question(partial=None), "partial is None", "usable or full"),
+        (lambda: Question(deadline="1ms"), "deadline is '1ms'", "seconds"),
+        (lambda: allocated(communicators=5), "communicators is 5", "hybrid_communicator("),
+        (lambda: allocated(communicators=["x"]), "one of communicators is 'x'", "Communicator"),
+        (lambda: allocated(weights=2), "weights is 2", "such as (1, 2)"),
+        (lambda: allocated(weights=("2",)), "weight '2'", "a positive number"),
+        (lambda: allocated(together="mean"), "together is 'mean'", "sum or max"),
+        (lambda: allocated(relative_to="best"), "relative_to is 'best'", "optimum or equal"),
+        (lambda: allocated(rates="25GB/s"), "rates is '25GB/s'", "('25,50,100GB/s',)"),
+        (lambda: allocated(rates=(25e9,)), "one of rates is 25000", "'25,50,100GB/s'"),
         (lambda: builtin_workload("gpt-3", "8"), "tensor parallelism is '8'", "whole number"),
         (lambda: allocate_bandwidth(5, GPT3, Question()), "network is 5", "parse_network"),
         (lambda: allocate_bandwidth(RINGS, "gpt-3", Question()), "workload is 'gpt-3'", "builtin"),

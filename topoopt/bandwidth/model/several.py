@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from codesign_base import InputError
+from codesign_base.arguments import is_number, several, told
 from codesign_base.counted import counted
 from topoopt.bandwidth.model.expressions import Expr, maximum, total
 
@@ -54,15 +55,18 @@ def combine(
     """
     if not expressions:
         raise InputError("there is no workload; give at least one")
-    factors = [1.0] * len(expressions) if weights is None else list(weights)
+    wanted = "a number for each workload, such as (1, 2)"
+    factors = (
+        [1.0] * len(expressions) if weights is None else list(several("weights", weights, wanted))
+    )
     if len(factors) != len(expressions):
         raise InputError(
             f"{counted(len(factors), 'weight')} for {counted(len(expressions), 'workload')}; give "
             "one each"
         )
     for factor in factors:
-        if not 0 < factor < float("inf"):
-            raise InputError(f"workload weight {factor}; give a positive number")
+        if not (is_number(factor) and 0 < factor < float("inf")):
+            raise InputError(f"workload weight {told(factor)}; give a positive number")
     if references is not None:
         if min(references) == 0.0:
             raise InputError("a workload takes no time at all, so that none is relative to it")

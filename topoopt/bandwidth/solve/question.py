@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind, is_number, member, several, told
 from topoopt.bandwidth.model.collectives import PartialGroups
 from topoopt.bandwidth.model.cost import CostModel, cost_coefficients, default_cost
 from topoopt.bandwidth.model.loops import Loop, TrainingLoop
@@ -40,7 +41,8 @@ class Question:
     Raises
     ------
     InputError
-        If the budget cannot be read, or the price of an NPU is negative or beyond `MOST_USD`.
+        If the budget cannot be read, the price of an NPU is negative or beyond `MOST_USD`, or an
+        argument is of another kind.
     """
 
     budget: str | None = None
@@ -55,10 +57,22 @@ class Question:
     def __post_init__(self) -> None:
         if self.budget is not None:
             budget_constraint(self.budget)
-        if not 0 <= self.prices.npu <= MOST_USD:
+        wanted = "several texts, such as ('b0 >= 2 b1',)"
+        found: dict[str, object] = {
+            "constraints": several("constraints", self.constraints, wanted),
+            "objective": member("objective", self.objective, AllocationObjective),
+            "loop": self.loop if callable(self.loop) else member("loop", self.loop, Loop),
+            "partial": member("partial", self.partial, PartialGroups),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+        check_kind("cost", self.cost, CostModel | None, "what load_cost returns, or leave it out")
+        if not (is_number(self.prices.npu) and 0 <= self.prices.npu <= MOST_USD):
             raise InputError(
-                f"NPU cost is {self.prices.npu} USD; give zero or more, at most {MOST_USD:g}"
+                f"NPU cost is {told(self.prices.npu)} USD; give zero or more, at most {MOST_USD:g}"
             )
+        if not (self.deadline is None or is_number(self.deadline)):
+            raise InputError(f"deadline is {told(self.deadline)}; give seconds, or leave it out")
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.arguments import check_kind
 from codesign_base.arrays import Floats
 from topoopt.problem.units import parse_bandwidth
 
@@ -46,6 +47,7 @@ def parse_rates(texts: Sequence[str], dimensions: int) -> tuple[Floats, ...]:
     own: dict[int, Floats] = {}
     common: Floats | None = None
     for text in texts:
+        check_kind("one of rates", text, str, "a text, such as '25,50,100GB/s'")
         match = _DIMENSIONS.fullmatch(text)
         if match is None:
             if common is not None:

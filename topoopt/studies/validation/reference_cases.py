@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.arguments import check_called, check_kind, check_path, several
 from codesign_base.paths import exists, is_directory
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
@@ -54,6 +55,7 @@ def data_directory(data: str | Path | None = None) -> Path | None:
     named = data if data is not None else os.environ.get(ENVIRONMENT) or None
     if named is None:
         return None
+    check_path("data", named)
     directory = Path(named)
     if not is_directory(directory):
         wrong = "is a file" if exists(directory) else "does not exist"
@@ -105,7 +107,9 @@ def validate(
     >>> found.cases[0].results["fluid"].error < 1e-9
     True
     """
-    chosen = tuple(dict.fromkeys(models))
+    check_kind("cases", cases, str, "a pattern of names, such as '*dlrm*'")
+    check_called("progress", progress)
+    chosen = tuple(dict.fromkeys(several("models", models, "several, such as ('fluid', 'packet')")))
     if not chosen:
         raise InputError("no simulation model is given; name fluid, packet or both")
     for model in chosen:

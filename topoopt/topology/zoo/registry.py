@@ -14,6 +14,7 @@ from parallelism.suggestions import choice
 from parallelism.taskgraph import Traffic
 from routing.network import Network
 from topoopt.problem.ports import PortModel, port_model
+from topoopt.problem.seeds import checked_seed
 from topoopt.topology.annealed import annealed
 from topoopt.topology.cables import check_degree
 from topoopt.topology.expander import random_regular_cables
@@ -154,7 +155,8 @@ def build_fabric(
     Raises
     ------
     InputError
-        If the name is unknown, or an option is missing, out of range or of another fabric.
+        If the name is unknown, or an option is missing, out of range, of another kind or of another
+        fabric.
     DegreeTooSmallError
         If the fabric needs more ports.
     """
@@ -167,6 +169,10 @@ def build_fabric(
         raise InputError(f"bandwidth is {told(bandwidth)}; give a number of bytes/s")
     if not is_number(latency):
         raise InputError(f"latency is {told(latency)}; give a number of seconds")
+    if not is_number(oversubscription):
+        raise InputError(f"oversubscription is {told(oversubscription)}; give 1 (none) or more")
+    check_kind("traffic", traffic, Traffic | None, "what parallelism.taskgraph.traffic_of returns")
+    seed = checked_seed(seed)
     _check_options(name, dims, group, oversubscription, tier)
     if servers is not None:
         _check_size(f"servers is {servers}", servers)
@@ -304,6 +310,8 @@ def _check_counts(**counts: int | None) -> None:
 
 
 def _check_size(given: str, servers: int) -> None:
+    if servers < 1:
+        raise InputError(f"{given}; give at least 1")
     if servers > _MOST_SERVERS:
         raise InputError(
             f"{given}; tables of all pairs of so many do not fit in memory, so give at most "
