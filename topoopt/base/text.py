@@ -1,11 +1,16 @@
 """Tables of plain text."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 
 def dollars(cost: float | None) -> str:
     """Return a price for a table, "-" where there is none."""
     return "-" if cost is None else f"${cost:,.0f}"
+
+
+def ended(lines: Iterable[object]) -> str:
+    """Return lines as one text, each of them ended; nothing of none."""
+    return "".join(f"{line}\n" for line in lines)
 
 
 def table_lines(rows: Sequence[tuple[str, ...]], left: Collection[int] = (0,)) -> list[str]:

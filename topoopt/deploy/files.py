@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from codesign_base import InputError
 from parallelism.reading import parse_json
 from topoopt.base.directory import check_replaceable, mark_text, write_directory
+from topoopt.base.text import ended
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import netplan, rdma_script, routes_script
 from topoopt.deploy.job_files import job_files
@@ -37,7 +38,7 @@ def deploy_files(made: Deployment) -> dict[str, str]:
     job, notes = job_files(made)
     files |= {f"job/{name}": text for name, text in job.items()}
     said = [*deploy_notes(made), *notes]
-    files["NOTES.txt"] = "".join(f"{note}\n" for note in said)
+    files["NOTES.txt"] = ended(said)
     about = {
         "hosts": [made.name(server) for server in made.servers],
         "site": made.site.model_dump(mode="json"),

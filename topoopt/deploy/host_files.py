@@ -6,6 +6,7 @@ from shlex import quote
 import yaml
 
 from routing.clos.tables import ROCE_PORT
+from topoopt.base.text import ended
 from topoopt.deploy.cabling import End
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.forwarding import Hops
@@ -217,7 +218,7 @@ def routes_script(made: Deployment, server: int) -> str:
     )  # fmt: skip
     ours = [*_ours(PROTOCOL), f"rule flush protocol {PROTOCOL}"]
     body = _ROUTES % {
-        "ours": _lines(ours), "settings": _lines(settings), "commands": _lines(commands)
+        "ours": ended(ours), "settings": ended(settings), "commands": ended(commands)
     }  # fmt: skip
     return head + body + _MAIN
 
@@ -296,8 +297,8 @@ def rdma_script(made: Deployment, server: int) -> str:
         for preference in FILTERS
     ]
     body = _RDMA % {
-        "ours": _lines(_ours(RDMA_PROTOCOL)), "devices": _lines(sorted(devices)),
-        "old": _lines(old), "commands": _lines(commands), "filters": _lines(filters),
+        "ours": ended(_ours(RDMA_PROTOCOL)), "devices": ended(sorted(devices)),
+        "old": ended(old), "commands": ended(commands), "filters": ended(filters),
     }  # fmt: skip
     return head + body + _MAIN
 
@@ -306,7 +307,3 @@ def _ours(protocol: int) -> list[str]:
     # By their mark: "ip neigh del" ends a whole batch where one is gone, as with a dead cable.
     return [f"route flush table all proto {protocol}",
             f"neigh flush nud permanent protocol {protocol}"]  # fmt: skip
-
-
-def _lines(lines: list[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)

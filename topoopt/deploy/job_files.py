@@ -9,6 +9,7 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.records import LayoutRecord
 from parallelism.transformers.schedules import schedule_of
+from topoopt.base.text import ended
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import ports_of
 from topoopt.deploy.launch import as_megatron_runs, megatron, planned_layout
@@ -120,7 +121,7 @@ def _pipeline_file(made: Deployment, _: list[Rank]) -> FilesAndNotes:
 
 
 def _file(name: str, lines: list[str]) -> dict[str, str]:
-    return {name: "".join(f"{line}\n" for line in lines)} if lines else {}
+    return {name: ended(lines)} if lines else {}
 
 
 OUTPUTS: Mapping[str, Callable[[Deployment, list[Rank]], FilesAndNotes]] = MappingProxyType(
@@ -160,7 +161,7 @@ def _ranks_csv(made: Deployment, ranks: list[Rank]) -> str:
 
 def _hostfile(made: Deployment) -> str:
     gpus = made.plan.job.server.gpus
-    return "".join(f"{made.reached_at(server)} slots={gpus}\n" for server in made.servers)
+    return ended(f"{made.reached_at(server)} slots={gpus}" for server in made.servers)
 
 
 def _torchrun(made: Deployment, ranks: list[Rank]) -> str:
@@ -199,7 +200,7 @@ def _torchrun(made: Deployment, ranks: list[Rank]) -> str:
             "  export RANK",
             """  exec "${PYTHON_EXEC:-python3}" -u "$@"' sh "$ranks" "$@\"""",
         ]  # fmt: skip
-    return "".join(f"{line}\n" for line in lines)
+    return ended(lines)
 
 
 def _nccl(made: Deployment, server: int) -> str:
@@ -219,7 +220,7 @@ def _nccl(made: Deployment, server: int) -> str:
         lines.append(f"NCCL_IB_HCA=={','.join(str(device) for device in devices)}")
     if (interface := made.site.hosts[server].management_interface) is not None:
         lines.append(f"NCCL_SOCKET_IFNAME=={interface}")
-    return "".join(f"{line}\n" for line in lines)
+    return ended(lines)
 
 
 def _nccl_notes(made: Deployment, ranks: list[Rank]) -> list[str]:

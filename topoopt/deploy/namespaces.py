@@ -16,6 +16,7 @@ from pathlib import Path
 
 from codesign_base import InputError
 from topoopt.base.clean_up import cleaned_up
+from topoopt.base.text import ended
 from topoopt.deploy.cabling import Cable, End
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import ports_of
@@ -317,11 +318,11 @@ def _began(process: int) -> str | None:
 
 def _remove(names: Iterable[str]) -> None:
     """Remove namespaces, and with them the cables in them; those that are not there are none."""
-    _try(["ip", "-force", "-batch", "-"], "".join(f"netns del {name}\n" for name in names))
+    _try(["ip", "-force", "-batch", "-"], ended(f"netns del {name}" for name in names))
 
 
 def _batch(program: str, commands: Sequence[str], space: str | None = None) -> None:
-    _run([program, "-batch", "-"], "\n".join(commands) + "\n", space=space)
+    _run([program, "-batch", "-"], ended(commands), space=space)
 
 
 def _run(

@@ -7,6 +7,7 @@ fits the plugin limits to one channel, so the last rows fit everything.
 
 from math import ceil
 
+from topoopt.base.text import ended
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.msccl_files import (
     channels_by_servers,
@@ -63,4 +64,4 @@ def nccl_tuner(made: Deployment, ranks: list[Rank]) -> str:
         lines.append(f"{kind},0,{_ANY},ring,simple,{_IN_SERVER},1,-1")
     for kind in (*TUNED, "broadcast", "reduce"):
         lines.append(f"{kind},0,{_ANY},ring,simple,{made.degree * each},-1,-1")
-    return "".join(f"{line}\n" for line in lines)
+    return ended(lines)

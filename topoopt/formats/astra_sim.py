@@ -31,6 +31,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind, edges_of
 from routing.network import NodePath
 from routing.pair_paths import pair_paths
 from routing.routes import Routes
+from topoopt.base.text import ended
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.orders import collective_rounds
@@ -115,7 +116,7 @@ def astra_sim_files(
         f"latency: [ {latency * 1e9!r} ]  # ns",
     )
     files = {
-        "network.yml": "".join(f"{line}\n" for line in lines).encode(),
+        "network.yml": ended(lines).encode(),
         "system.json": (json.dumps(config, indent=1) + "\n").encode(),
         "remote_memory.json": b'{"memory-type": "NO_MEMORY_EXPANSION"}\n',
     }
