@@ -15,7 +15,7 @@ from math import comb
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
-from codesign_base.arguments import whole
+from codesign_base.arguments import check_kind, several, whole
 from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
 from topoopt.topology.moore import abelian_bound
@@ -174,6 +174,9 @@ def select_circulant(
     """
     aim = objective_named(objective)
     servers = whole("servers", servers, "a whole number of at least 2")
+    wanted = "several whole numbers, such as (1, 3)"
+    fixed = [whole("one of fixed", step, wanted) for step in several("fixed", fixed, wanted)]
+    check_kind("demand", demand, np.ndarray | None, "an array with a number for each offset")
     _check(servers, fixed)
     if whole("count", count, "a whole number, of generators") < max(1, len(fixed)):
         raise InputError(

@@ -373,6 +373,8 @@ def swept(**given):
         (lambda: topology_report(TWO, 1e9, default_prices()), "built is ", "build_fabric"),
         (lambda: select_circulant("8", 2), "servers is '8'", "a whole number"),
         (lambda: select_circulant(8, None), "count is None", "a whole number"),
+        (lambda: select_circulant(8, 2, fixed=1), "fixed is 1", "such as (1, 3)"),
+        (lambda: select_circulant(8, 2, demand=[1.0]), "demand is [1.0]", "an array"),
         (lambda: path_routing_tables(fabric().routes), "routing is ", "min_congestion"),
         (lambda: traffic_of(shared_plan()), "tasks is ", "a TaskGraph"),
         (lambda: rates_of(None), "accelerator is None", "'h100'"),
