@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
-from codesign_base.arguments import check_kind
+from codesign_base.arguments import check_kind, check_number
 from codesign_base.counted import counted
 from parallelism.taskgraph import Traffic
 from routing.paths import ecmp_link_bytes, ecmp_routes
@@ -80,6 +80,9 @@ def topology_report(
         If a server cannot reach another.
     """
     check_kind("built", built, BuiltFabric, "what build_fabric returns")
+    check_number("bandwidth", bandwidth)
+    check_kind("prices", prices, PriceTable, "a table, such as default_prices() returns")
+    check_kind("traffic", traffic, Traffic | None, "what parallelism.taskgraph.traffic_of returns")
     network = built.network
     n = network.hosts
     if n < 2:  # plans may have one server on a switch, but nothing is measured there

@@ -208,6 +208,13 @@ def allocated(**given):
     return allocate_bandwidth(rings, GPT3, Question(budget="500GB/s"), **given)
 
 
+def reported(**given):
+    built = build_fabric("cayley", 4, 2, 1e9)
+    return topology_report(
+        **{"built": built, "bandwidth": 1e9, "prices": default_prices(), **given}
+    )
+
+
 def swept(**given):
     return to.sweep(**{"jobs": JOB, "clusters": CLUSTER, **given})
 
@@ -371,6 +378,9 @@ def swept(**given):
         (lambda: build_fabric("expander", -1, 2, 1e9), "servers is -1", "at least 1"),
         (lambda: build_fabric("fat-tree", 8, 2, 1e9, oversubscription="2"), "is '2'", "or more"),
         (lambda: topology_report(TWO, 1e9, default_prices()), "built is ", "build_fabric"),
+        (lambda: reported(bandwidth="1Gbps"), "bandwidth is '1Gbps'", "a positive number"),
+        (lambda: reported(prices=None), "prices is None", "default_prices()"),
+        (lambda: reported(traffic=EACH), "traffic is ", "traffic_of"),
         (lambda: select_circulant("8", 2), "servers is '8'", "a whole number"),
         (lambda: select_circulant(8, None), "count is None", "a whole number"),
         (lambda: select_circulant(8, 2, fixed=1), "fixed is 1", "such as (1, 3)"),
