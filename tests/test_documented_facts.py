@@ -14,9 +14,17 @@ from small_plans import shared_plan
 import topoopt as to
 from parallelism.models.schema import ModelSpec
 from parallelism.taskgraph import TaskGraph, TaskKind
+from parallelism.transformers.balance import layer_loads
+from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import STACKS, get_stack
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.presets import get_transformer
+from parallelism.transformers.schedules import build_schedule
+from parallelism.transformers.timeline import PassTimes, timeline
+from parallelism.transformers.training import Training
 from routing.clos.optimum import TIME_LIMIT
 from routing.clos.routers import ROUTERS as CLOS_METHODS
+from routing.collectives.choice import choose_schedules
 from routing.network import Network
 from routing.paths import USUAL_PATHS, USUAL_SLACK, ecmp_routes
 from routing.routed import Method
@@ -30,6 +38,7 @@ from topoopt.fabric.simulation import simulate
 from topoopt.problem import options, schedule
 from topoopt.problem.cluster import MAX_DEGREE, MAX_SERVERS
 from topoopt.problem.effort import EFFORTS
+from topoopt.problem.job import nvlink_server
 from topoopt.problem.prices import default_prices
 from topoopt.problem.reconfiguration import RECONFIGURABLE, Reconfiguration
 from topoopt.problem.units import format_time
@@ -52,7 +61,7 @@ def rows(page, first):
     for line in lines[head + 2 :]:
         if not line.startswith("|"):
             break
-        found.append([cell.strip() for cell in line.strip("|").split(" | ")])
+        found.append([cell.strip() for cell in re.split(r" \|(?= )", line.strip("|"))])
     assert len(found) > 1
     return found
 
@@ -427,6 +436,18 @@ def test_the_divisions_of_ports_are_those_that_the_experiment_wrote():
         assert over == f"{100 * (time / floor - 1):.0f} %"
         block = int(row["across"]) + int(row["within"])
         assert ports == f"{row['partner']}, {block}, {row['out']}"
+    presets = {
+        tuple(cells[:3]): cells[3:]
+        for cells in rows("results.md", "| model | servers | degree | fluid")
+    }
+    for *asked, bound, _, _, _, plan in shown:
+        fluid, _, least, *_ = presets[tuple(asked)]
+        assert (plan.split()[0], bound.split()[0]) == (fluid.split()[0], least.split()[0]), asked
+    gap, *_, scheduling = presets["candle", "128", "4"][3:9]
+    page = re.sub(r"\s+", " ", (DOCS / "bounds.md").read_text())
+    assert (
+        f"CANDLE on 128 servers (4 ports) is {gap} above its bound, {scheduling} of which" in page
+    )
 
 
 def test_the_readme_repeats_errors_of_language_models():
@@ -448,3 +469,79 @@ def test_the_readme_repeats_errors_of_language_models():
     assert (
         f"**{packet} %** median error of packet trains ({fluid} % of flows) on {row[1]} " in readme
     )
+
+
+def test_pages_repeat_the_times_of_the_plan_that_one_shows():
+    shown = (DOCS / "plans.md").read_text()
+    fabrics = {
+        words[0]: words[1].split() for line in shown.splitlines()
+        if len(words := line.split(maxsplit=1)) == 2 and line.count(" ms ") == 2
+    }  # fmt: skip
+    (row,) = (
+        cells for cells in rows("compare.md", "| job | plan | ideal") if cells[0] == "`dlrm-16`"
+    )
+    told = [cell.split()[0] for cell in row[1:]]
+    assert told == [
+        fabrics[name][0] for name in ("topoopt", "ideal-switch", "fat-tree", "expander")
+    ]
+    (row,) = (
+        cells for cells in rows("plan-search.md", "| job, ports | quick") if cells[0] == "DLRM, d=4"
+    )
+    assert row[2] == " ".join(fabrics["topoopt"][:2])
+
+
+FEW = (24, 43, 89, 90)
+
+
+@pytest.mark.parametrize(
+    ("first", "collective"),
+    [
+        ("| group | ring | rings | shortest trees |", "allreduce"),
+        ("| group | ring | rings | shortest tree |", "broadcast"),
+        ("| group | shortest paths |", "all-to-all"),
+    ],
+)
+def test_tables_of_collectives_have_the_times_of_the_code(first, collective):
+    network = build_fabric("totient", 128, 4, bandwidth=12.5e9).network
+    shown = {row[0]: row[1:] for row in rows("collectives.md", first)}
+    root = 0 if collective == "broadcast" else None
+    group = FEW if collective == "allreduce" else range(16)
+    choice = choose_schedules(network, group, collective, root)
+    took = {each.name: each.time(1e9) / choice.bound(1e9) for each in choice.schedules}
+    names = ("shortest-paths", "least-congestion")
+    if collective != "all-to-all":
+        names = ("ring", "rings", "shortest-trees", "trees")
+    row = shown["4 servers" if group == FEW else "`0-15`"]
+    assert {name for name, cell in zip(names, row, strict=True) if cell} == took.keys() & {*names}
+    for name, cell in zip(names, row, strict=True):
+        digits = len(cell.partition(".")[2])
+        assert not cell or float(cell) == pytest.approx(took[name], abs=0.6 * 10**-digits), name
+
+
+def test_schedules_of_passes_take_what_is_told():
+    """Four stages, 16 microbatches, passes of 1 and 2 s."""
+    page = re.sub(r"\s+", " ", (DOCS / "llm.md").read_text())
+
+    def seconds(name, send):
+        ones = np.ones(4)
+        times = PassTimes(ones, 2 * ones, 0 * ones, send * ones, send * ones)
+        return f"{timeline(build_schedule(name, 4, 16), times).makespan:g}"
+
+    assert f"take {seconds('1f1b', 0.5)} s over four stages, and {seconds('1f1b', 0)} if" in page
+    assert f"runs twice as many forward passes ahead: {seconds('eager-1f1b', 0.5)} s." in page
+
+
+def test_heads_weigh_as_many_layers_as_told():
+    page = re.sub(r"\s+", " ", (DOCS / "llm.md").read_text())
+    (told,) = re.findall(
+        r"gpt-oss 20B's head takes as long as up to (\S+) of its layers, Gemma 3 27B's as up to "
+        r"(\S+), Llama 3 8B's as up to (\S+) \(8,192 tokens a sample\)", page
+    )  # fmt: skip
+    server, rates = nvlink_server("h100", 8), rates_of("h100")
+    for name, most in zip(("gpt-oss-20b", "gemma3-27b", "llama3-8b"), told, strict=True):
+        model, stack = get_transformer(name), get_stack("megatron-core")
+        found = {
+            layer_loads(Training(model, layout, stack, 8192), rates, server).head
+            for layout in (Layout(pipeline=2, microbatch=each) for each in (1, 2, 4, 8))
+        }
+        assert max(found) == float(most), name
