@@ -18,8 +18,9 @@ from parallelism.transformers.balance import layer_loads
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import STACKS, get_stack
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.memory import memory_use
 from parallelism.transformers.presets import get_transformer
-from parallelism.transformers.schedules import build_schedule
+from parallelism.transformers.schedules import build_schedule, schedule_of
 from parallelism.transformers.timeline import PassTimes, timeline
 from parallelism.transformers.training import Training
 from routing.clos.optimum import TIME_LIMIT
@@ -549,3 +550,36 @@ def test_heads_weigh_as_many_layers_as_told():
             for layout in (Layout(pipeline=2, microbatch=each) for each in (1, 2, 4, 8))
         }
         assert max(found) == float(most), name
+
+
+def test_mean_distances_are_those_that_the_experiment_wrote():
+    table = rows("topologies.md", "| servers | ports | d | geo")
+    shown = {tuple(cells[:3]): cells[3:] for cells in table}
+    written = wrote("circulant-selection")
+    for case in {(row["servers"], row["ports"], row["degree"]) for row in written}:
+        own = {row["rule"]: row for row in written if case[0] == row["servers"]
+               and case[1:] == (row["ports"], row["degree"])}  # fmt: skip
+        made = {
+            rule: f"{float(row['mean_distance_hops']):.3f} ({row['diameter_hops']})"
+            for rule, row in own.items()
+        }
+        fewer = own["Cayley"]["rings"]
+        if fewer != own["geometric"]["rings"]:
+            made["Cayley"] += f" ({fewer} rings)"
+        assert shown[case][:3] == [made["geometric"], made["least mean"], made["Cayley"]], case
+        least = own["geometric"]
+        moore = f"{float(least['moore_mean_hops']):.3f} ({least['moore_diameter_hops']})"
+        assert shown[case][3] == moore, case
+
+
+def test_a_zero_bubble_schedule_keeps_what_is_told():
+    page = re.sub(r"\s+", " ", (DOCS / "llm.md").read_text())
+    model, kept = get_transformer("llama3-70b"), {}
+    for recompute in ("none", "full"):
+        layout = Layout(tensor=8, pipeline=8, schedule="zero-bubble", recompute=recompute)
+        training = Training(model, layout, get_stack("megatron-core"), 8192)
+        stages = memory_use(training, schedule_of(layout, 64))
+        kept[recompute] = [f"{stage.activations / 1e9:.1f}" for stage in stages[-2:]]
+    (one, last), (one_without, last_without) = kept["full"], kept["none"]
+    told = f"the last but one {one} GB of {one_without}, the last {last} of {last_without}."
+    assert told in page
