@@ -1,5 +1,8 @@
 """Wiring of given task graphs: bounds in order, times repeated, published graphs, refusals."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from fbuf_oracle import data_directory
@@ -18,6 +21,7 @@ PUBLISHED = (
     "100transformer_16", "100transformer_32", "100vgg_16", "100vgg_32", "400candle_16",
     "400dlrm_16", "400transformer_16", "400vgg_16",
 )  # fmt: skip
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "simulators.md"
 SMALL_GRAPHS = ("100candle_32", "100dlrm_16", "400transformer_16", "400vgg_16")
 
 
@@ -92,6 +96,15 @@ def test_published_graphs_beat_the_fat_tree_of_the_same_cost(name):
     wired = wire_tasks(tasks, Cluster(tasks.servers, 4, "100Gbps"))
     assert wired.pair.time <= wired.baselines["fat-tree"].time_s
     assert wired.bound.seconds <= min(wired.pair.time, wired.baselines["ideal-switch"].time_s)
+    (row,) = re.findall(rf"^\| {name} \|(.*)\|$", PAGE.read_text(), re.M)
+    time, bound, gap, tree, over, switch = (cell.strip() for cell in row.split("|"))
+    fat_tree, ideal = (wired.baselines[name].time_s for name in ("fat-tree", "ideal-switch"))
+    found = (wired.pair.time, wired.bound.seconds, fat_tree, ideal)
+    for told, seconds in zip((time, bound, tree, switch), found, strict=True):
+        assert told == f"{1e3 * seconds:.{len(told.partition('.')[2])}f}"
+    digits = len(gap.removesuffix(" %").partition(".")[2])
+    assert gap == f"{100 * (wired.pair.time / wired.bound.seconds - 1):.{digits}f} %"
+    assert over == f"{fat_tree / wired.pair.time:.2f}"
 
 
 def test_what_has_no_answer_is_refused():

@@ -262,3 +262,10 @@ def test_the_sweep_is_ranked_as_the_page_prints() -> None:
     assert [int(sentence[1]), int(sentence[3])] == [ran, failed]
     assert as_printed(sentence[2], 100 * sum(one.rejected for one in found) / ran)
     assert as_printed(sentence[4], 100 * sum(one.accepted for one in found) / failed)
+
+
+def test_the_runs_that_come_with_the_program_are_counted() -> None:
+    runs = read_runs("published")
+    assert f"# {len(runs)} more that come with the program" in PAGE
+    plain = sum(run.model.linear is None for run in runs)
+    assert f"of the {31 + plain} runs below that are not of hybrid models" in PAGE
