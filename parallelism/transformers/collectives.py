@@ -292,6 +292,20 @@ def weight_bytes(training: Training) -> float:
     return 1.0 if training.implementation.fp8_weights and training.fp8 else training.element
 
 
+def tied_bytes(training: Training) -> float:
+    """Return the bytes of a tensor group's gradient of an embedding that two stages share.
+
+    That is what each of its ranks on the first and the last stage has to sum: all of it, or, where
+    gradients are scattered after every microbatch (ZeRO 2, 3), the share that it keeps. 0 where no
+    two stages have the embedding.
+    """
+    model, layout = training.model, training.layout
+    if not layout.ties(model.reuses_embedding):
+        return 0.0
+    whole = float(training.implementation.gradient_bytes) * model.vocabulary * model.hidden
+    return whole / (layout.sharing if layout.zero >= 2 else 1)
+
+
 def step_communications(
     training: Training, microbatches: int
 ) -> tuple[tuple[Communication, ...], ...]:
@@ -316,7 +330,7 @@ def step_communications(
     backward pass of every microbatch: with one microbatch and gradients as wide as weights, 1.5
     times the volume of the others (Rajbhandari et al., 2020, section 7). Copies of sharded states
     add up their shares of gradients once an iteration. Gradients of an embedding that is used again
-    are summed over the first and the last stage.
+    are summed over the first and the last stage (`tied_bytes`).
     """
     model, layout = training.model, training.layout
     stages: list[list[Communication]] = [[] for _ in range(layout.pipeline)]
@@ -343,8 +357,8 @@ def step_communications(
                     "allreduce", "copies", layout.replicate, share, 1, "gradients", part=part.chunk
                 )
             )
-    if layout.ties(model.reuses_embedding):
-        size = gradient * model.vocabulary * model.hidden / layout.tensor
+    if tied := tied_bytes(training):
+        size = tied / layout.tensor
         for stage in (0, layout.pipeline - 1):
             stages[stage].append(Communication("allreduce", "embedding", 2, size, 1, "gradients"))
     return tuple(tuple(stage) for stage in stages)

@@ -19,7 +19,8 @@ from parallelism.transformers.collectives import (
     pipeline_send,
     step_communications,
 )
-from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.gpu import rates_of
+from parallelism.transformers.implementation import FSDP2, Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import (
     GroupPlacement,
@@ -29,10 +30,13 @@ from parallelism.transformers.links import (
     links_of,
     sent_bytes,
 )
+from parallelism.transformers.loads import loads_of
+from parallelism.transformers.placement import Placement
 from parallelism.transformers.stages import parts_of
 from tests.helpers.ring_oracle import direct_all_to_all, ring_all_gather, ring_reduce_scatter
 from tests.helpers.small_transformers import GPT_22B, LATENT, LLAMA3_8B, MIXTRAL
 from tests.helpers.trainings import training_of
+from topoopt.problem.job import nvlink_server
 
 WHOLE = 2 * 2048 * 6144
 
@@ -224,6 +228,19 @@ def test_experts_and_tied_embeddings_are_summed_by_their_own_groups() -> None:
     assert first == last
     assert first[0].group == "embedding"
     assert first[0].size == 4 * 51200 * 6144
+
+
+@pytest.mark.parametrize(("zero", "share"), [(0, 1), (1, 1), (2, 8), (3, 8)])
+def test_stages_sum_of_a_tied_embedding_what_a_rank_keeps(zero: int, share: int) -> None:
+    """Eight of 16 ranks share a copy: from ZeRO 2 on none of them has more than an eighth."""
+    layout = Layout(2, 2, 8, 3, zero=zero, replicate=2 if zero else 1)
+    training = training_of(GPT_22B, layout)
+    stages = step_communications(training, 4)
+    tied = [[m.size for m in stage if m.group == "embedding"] for stage in stages]
+    assert tied == [[4 * 51200 * 6144 / 2 / share], [], [4 * 51200 * 6144 / 2 / share]]
+    placement = Placement(layout, 4)
+    loads = loads_of(training, placement, rates_of("h100"), nvlink_server("h100", 4))
+    assert loads.tied_bytes * 0.8 == pytest.approx(4 * 51200 * 6144 / share)
 
 
 LINKS = Links(8, 100.0, 10.0)
