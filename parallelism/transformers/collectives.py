@@ -11,6 +11,7 @@ from parallelism.transformers.links import CollectiveKind
 from parallelism.transformers.reach import copies_sent
 from parallelism.transformers.shares import (
     done_again,
+    ends_with_product,
     gathered_width,
     kv_heads_of,
     sums_once,
@@ -131,15 +132,19 @@ def _layer_pass(
     together = dense and sums_once(model) and only is None
     attends = only is None and model.has_attention(layer)
     meets = only is None and model.has_linear(layer)
+    # PyTorch's checkpoints stop before a last product (see `shares.ends_with_product`) and its sum.
+    stops = when == "recompute" and implementation.selective == "products"
+    stops = stops and (only != "experts" if only else ends_with_product(model, layer))
+    ends = 0.0 if stops else whole
     # Bytes of what a group of ranks reads and of what it returns.
     blocks: list[tuple[float, float, int, bool]] = []
     if attends:
         read = element * tokens * gathered_width(model, together=together or meets)
-        blocks.append((read, whole, layout.tensor, False))
+        blocks.append((read, ends if together else whole, layout.tensor, False))
     elif meets:
-        blocks.append((whole, whole, layout.tensor, False))
+        blocks.append((whole, ends if together else whole, layout.tensor, False))
     if dense and not together:
-        blocks.append((whole, whole, layout.tensor, False))
+        blocks.append((whole, ends, layout.tensor, False))
     if only == "shared-experts":
         experts = None
     if experts is not None:
@@ -219,11 +224,11 @@ def _linear_messages(training: Training, when: When) -> Iterator[Communication]:
 def _tensor_block(
     layout: Layout, ranks: int, summed: float, gathered: float, when: When
 ) -> Iterator[Communication]:
-    if not layout.sequence_parallel:
-        yield Communication("allreduce", "tensor", ranks, summed, 1, when)
-        return
-    yield Communication("allgather", "tensor", ranks, gathered, 1, when)
-    yield Communication("reducescatter", "tensor", ranks, summed, 1, when)
+    if layout.sequence_parallel:
+        yield Communication("allgather", "tensor", ranks, gathered, 1, when)
+    if summed:
+        kind: CollectiveKind = "reducescatter" if layout.sequence_parallel else "allreduce"
+        yield Communication(kind, "tensor", ranks, summed, 1, when)
 
 
 def end_communications(training: Training, part: Part) -> tuple[Communication, ...]:

@@ -127,6 +127,27 @@ def test_latent_attention_gathers_latent_vectors(query_rank) -> None:
     assert kept[1].rest - kept[0].rest == pytest.approx(2 * (received + feed_forward))
 
 
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_checkpoints_of_pytorch_sum_no_output_that_they_do_not_make(split, parallel) -> None:
+    """They stop before a dense layer's last product; a norm after it needs that, and its sum."""
+    layout = Layout(tensor=4, sequence_parallel=split, recompute="full")
+    sums = "reducescatter" if split else "allreduce"
+
+    def again(model: Transformer, layer: int = 0, stack: Implementation = FSDP2) -> list[str]:
+        found = layer_communications(training_of(model, layout, stack), layer)
+        return [message.kind for message in found if message.when == "recompute"]
+
+    model = replace(LLAMA3_8B, parallel=parallel)
+    blocks = 1 if parallel else 2
+    assert again(model).count(sums) == blocks - 1
+    assert again(model).count("allgather") == blocks * split
+    assert again(model, stack=Implementation()).count(sums) == blocks
+    assert again(replace(model, layer_norms=4)).count(sums) == 2
+    # Experts are done again whole: attention, shared ones, and those that tensor ranks split.
+    assert again(replace(LATENT, parallel=parallel), 1).count(sums) == blocks + 1
+
+
 def test_context_parallelism_passes_keys_and_values() -> None:
     layout = Layout(context=4, tensor=2)
     messages = layer_communications(training_of(LLAMA3_8B, layout), 0)
