@@ -74,8 +74,8 @@ def capture(
     Raises
     ------
     InputError
-        If torch is missing, the examples disagree about the batch, the module cannot be
-        exported, or it holds an operation that is not known.
+        If torch is missing, the examples disagree about the batch, all parameters are frozen, the
+        module cannot be exported, or it holds an operation that is not known.
 
     Notes
     -----
@@ -109,6 +109,12 @@ def capture(
         raise InputError(
             f"capture of {title!r}: its lazy layers have no shapes yet; call the module on its "
             "examples once before"
+        )
+    trained = [parameter.requires_grad for parameter in module.parameters()]
+    if trained and not any(trained):
+        raise InputError(
+            f"capture of {title!r}: requires_grad of every parameter is False, so that there is "
+            "nothing to train; call module.requires_grad_(), or set it of those that are trained"
         )
     prime = _prime(torch, module, (*positional, *named.values()))
     program = _export(torch, module, positional, named, prime, title)

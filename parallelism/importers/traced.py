@@ -303,7 +303,7 @@ class Recorder:
         """Leave out gradients of frozen weights, and those that nothing before would read.
 
         Where nothing is frozen, all operators have whole backward passes, as those of the zoo.
-        Where all is, nothing is trained, and they have, too.
+        Where no trained parameter is used, as in a loss, they have, too.
         """
         used = frozenset[str]().union(*(op.names for op in self._operators))
         if not self._trained(used) or all(self._trained(frozenset([name])) for name in used):

@@ -11,6 +11,7 @@ from parallelism.transformers.links import CollectiveKind
 from parallelism.transformers.reach import copies_sent
 from parallelism.transformers.shares import (
     done_again,
+    ends_with_product,
     gathered_width,
     kv_heads_of,
     sums_once,
@@ -131,15 +132,19 @@ def _layer_pass(
     together = dense and sums_once(model) and only is None
     attends = only is None and model.has_attention(layer)
     meets = only is None and model.has_linear(layer)
+    # PyTorch's checkpoints stop before a last product (see `shares.ends_with_product`) and its sum.
+    stops = when == "recompute" and implementation.selective == "products"
+    stops = stops and (only != "experts" if only else ends_with_product(model, layer))
+    ends = 0.0 if stops else whole
     # Bytes of what a group of ranks reads and of what it returns.
     blocks: list[tuple[float, float, int, bool]] = []
     if attends:
         read = element * tokens * gathered_width(model, together=together or meets)
-        blocks.append((read, whole, layout.tensor, False))
+        blocks.append((read, ends if together else whole, layout.tensor, False))
     elif meets:
-        blocks.append((whole, whole, layout.tensor, False))
+        blocks.append((whole, ends if together else whole, layout.tensor, False))
     if dense and not together:
-        blocks.append((whole, whole, layout.tensor, False))
+        blocks.append((whole, ends, layout.tensor, False))
     if only == "shared-experts":
         experts = None
     if experts is not None:
@@ -219,11 +224,11 @@ def _linear_messages(training: Training, when: When) -> Iterator[Communication]:
 def _tensor_block(
     layout: Layout, ranks: int, summed: float, gathered: float, when: When
 ) -> Iterator[Communication]:
-    if not layout.sequence_parallel:
-        yield Communication("allreduce", "tensor", ranks, summed, 1, when)
-        return
-    yield Communication("allgather", "tensor", ranks, gathered, 1, when)
-    yield Communication("reducescatter", "tensor", ranks, summed, 1, when)
+    if layout.sequence_parallel:
+        yield Communication("allgather", "tensor", ranks, gathered, 1, when)
+    if summed:
+        kind: CollectiveKind = "reducescatter" if layout.sequence_parallel else "allreduce"
+        yield Communication(kind, "tensor", ranks, summed, 1, when)
 
 
 def end_communications(training: Training, part: Part) -> tuple[Communication, ...]:
@@ -292,6 +297,20 @@ def weight_bytes(training: Training) -> float:
     return 1.0 if training.implementation.fp8_weights and training.fp8 else training.element
 
 
+def tied_bytes(training: Training) -> float:
+    """Return the bytes of a tensor group's gradient of an embedding that two stages share.
+
+    That is what each of its ranks on the first and the last stage has to sum: all of it, or, where
+    gradients are scattered after every microbatch (ZeRO 2, 3), the share that it keeps. 0 where no
+    two stages have the embedding.
+    """
+    model, layout = training.model, training.layout
+    if not layout.ties(model.reuses_embedding):
+        return 0.0
+    whole = float(training.implementation.gradient_bytes) * model.vocabulary * model.hidden
+    return whole / (layout.sharing if layout.zero >= 2 else 1)
+
+
 def step_communications(
     training: Training, microbatches: int
 ) -> tuple[tuple[Communication, ...], ...]:
@@ -316,7 +335,7 @@ def step_communications(
     backward pass of every microbatch: with one microbatch and gradients as wide as weights, 1.5
     times the volume of the others (Rajbhandari et al., 2020, section 7). Copies of sharded states
     add up their shares of gradients once an iteration. Gradients of an embedding that is used again
-    are summed over the first and the last stage.
+    are summed over the first and the last stage (`tied_bytes`).
     """
     model, layout = training.model, training.layout
     stages: list[list[Communication]] = [[] for _ in range(layout.pipeline)]
@@ -343,8 +362,8 @@ def step_communications(
                     "allreduce", "copies", layout.replicate, share, 1, "gradients", part=part.chunk
                 )
             )
-    if layout.ties(model.reuses_embedding):
-        size = gradient * model.vocabulary * model.hidden / layout.tensor
+    if tied := tied_bytes(training):
+        size = tied / layout.tensor
         for stage in (0, layout.pipeline - 1):
             stages[stage].append(Communication("allreduce", "embedding", 2, size, 1, "gradients"))
     return tuple(tuple(stage) for stage in stages)

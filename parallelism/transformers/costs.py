@@ -28,7 +28,12 @@ from parallelism.transformers.linear_costs import (
     linear_projections,
     stated_flops_of_token,
 )
-from parallelism.transformers.shares import done_again, kv_heads_of, layer_kinds
+from parallelism.transformers.shares import (
+    done_again,
+    ends_with_product,
+    kv_heads_of,
+    layer_kinds,
+)
 from parallelism.transformers.training import Training
 from parallelism.transformers.work import NOTHING, PassCosts, Work, elementwise, product_costs
 
@@ -88,7 +93,7 @@ def _layer_costs(training: Training, layer: int) -> PassCosts:
     whole = core + met + rest
     if layout.recompute == "full":
         again = whole.forward
-        if model.has_feed_forward(layer) and not model.has_experts(layer):
+        if ends_with_product(model, layer):
             again = _as_needed(again, implementation)
         return whole.recomputed(again)
     if layout.recompute == "modules":

@@ -14,6 +14,7 @@ from parallelism.transformers.collectives import (
     end_communications,
     layer_communications,
     pipeline_send,
+    tied_bytes,
     weight_bytes,
 )
 from parallelism.transformers.costs import layer_costs
@@ -91,7 +92,8 @@ class Loads:
     gradients, weights : tuple of WeightCount
         Bytes of each part's gradients, and of its weights, on a whole rank.
     tied_bytes : float
-        Gradient of an embedding that first and last stage share; 0 if they do not.
+        Gradient of an embedding that first and last stage share, as far as a rank has it; 0 if they
+        do not.
     update_s : float
         Optimizer step, and what else the software does once an iteration.
     gather_rate : float
@@ -209,9 +211,7 @@ def _loads(training: Training, rates: GpuRates, server: Server, far: frozenset[s
     for carried in volumes.values():
         carried /= near.inter_efficiency
     each = layout.tensor / near.inter_efficiency
-    gradient = float(implementation.gradient_bytes)
     gradients, weights = _shared_bytes(training.of_weights, each)
-    tied = layout.ties(model.reuses_embedding)
     return Loads(
         seconds=seconds,
         boundary_bytes=each * sum(message.size for message in outputs),
@@ -223,7 +223,7 @@ def _loads(training: Training, rates: GpuRates, server: Server, far: frozenset[s
         expert_bytes=volumes["expert"],
         gradients=gradients,
         weights=weights,
-        tied_bytes=gradient * model.vocabulary * model.hidden / near.inter_efficiency * tied,
+        tied_bytes=tied_bytes(training) / near.inter_efficiency,
         update_s=optimizer_seconds(training, rates) + implementation.iteration_s,
         gather_rate=near.rates()[0] / near.inter_efficiency,
         exposed=1.0 - implementation.hidden("data"),

@@ -13,6 +13,7 @@ from parallelism.transformers.activations import (
     part_activations,
     part_deferred,
 )
+from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.schedules import PipelineSchedule
 from parallelism.transformers.stages import (
     Part,
@@ -20,6 +21,7 @@ from parallelism.transformers.stages import (
     alike_parts,
     layer_weights,
     parts_of,
+    sharded,
     stage_weights,
 )
 from parallelism.transformers.training import Training
@@ -163,10 +165,11 @@ def _buffers(training: Training, parts: Sequence[Part], split_backward: bool) ->
     """Room of work that passes: the largest layer's, and what is received.
 
     A layer's input gathered over the tensor group; the loss of one microbatch; two received
-    outputs or gradients; with ZeRO 3, the gathered weights of the layer at work and of the
-    next; with ZeRO 2 and 3, the gradients of the layer at work, before they are scattered; what
-    is computed again, of which activations have what gradients of weights need where these are
-    passes of their own; an indexer's scores of all keys in FP32.
+    outputs or gradients; with ZeRO 3, the gathered weights of what is at work, be it a layer, the
+    embedding or the projection to the vocabulary, and of the next layer; with ZeRO 2 and 3, the
+    gradients of what is at work, before they are scattered; what is computed again, of which
+    activations have what gradients of weights need where these are passes of their own; an
+    indexer's scores of all keys in FP32.
     """
     model, layout, implementation = training.model, training.layout, training.implementation
     tokens, element = training.tokens, training.element
@@ -178,7 +181,7 @@ def _buffers(training: Training, parts: Sequence[Part], split_backward: bool) ->
         kept = min(4.0, implementation.logit_bytes) / layout.tensor
         gathered += tokens * model.vocabulary * (copies - kept)
     received = 2 * element * training.own_tokens * model.hidden
-    again = weights = scores = 0.0
+    again = weights = layers = scores = 0.0
     plain = training
     if layout.recompute == "modules":
         plain = replace(training, layout=replace(layout, recompute="none", modules=()))
@@ -196,7 +199,17 @@ def _buffers(training: Training, parts: Sequence[Part], split_backward: bool) ->
         else:
             again = max(again, not_kept(training, one))
         if layout.zero >= 2:
-            count = layer_weights(model, layer, layout)
-            whole = 2 * element * (layout.zero == 3) + implementation.gradient_bytes
-            weights = max(weights, whole * (count.dense + count.expert))
+            count = sharded(layer_weights(model, layer, layout), layout)
+            layers = max(layers, count.dense + count.expert)
+    if layout.zero >= 2:
+        table = 0.0
+        if layout.sharing > 1 and any(_has_table(model, part) for part in parts):
+            table = model.vocabulary * model.hidden / layout.tensor
+        weight = element if layout.zero == 3 else 0.0
+        weights = weight * layers + (weight + implementation.gradient_bytes) * max(layers, table)
     return gathered + (received if layout.pipeline > 1 else 0.0) + again + weights + scores
+
+
+def _has_table(model: Transformer, part: Part) -> bool:
+    """Whether a part has the embedding of tokens, or the projection to the vocabulary."""
+    return part.embedding or (part.head and not model.classes)

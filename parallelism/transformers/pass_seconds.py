@@ -19,7 +19,7 @@ from parallelism.transformers.exposure import (
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.links import Links, collective_seconds, group_placement_of
-from parallelism.transformers.stages import Part, alike_parts, part_weights, parts_of
+from parallelism.transformers.stages import Part, alike_parts, part_weights, parts_of, sharded
 from parallelism.transformers.training import Training
 from parallelism.transformers.work import PassCosts, Work
 
@@ -180,11 +180,12 @@ def shard_seconds(training: Training, part: Part, rates: GpuRates) -> PassSecond
 
     ZeRO 3 gathers weights for the forward and again for the backward pass, ZeRO 2 and 3 scatter
     gradients after it, each through flat buffers (Zhao et al., PyTorch FSDP, 2023, section 4.2).
+    Experts of which each is on one rank only stay where they are.
     """
     layout, copies = training.layout, training.implementation.copies
     if layout.zero < 2 or not copies:
         return PassSeconds()
-    weights = part_weights(training.model, part, layout)
+    weights = sharded(part_weights(training.model, part, layout), layout)
     once = rates.traffic_seconds(copies * (weights.dense + weights.expert))
     gathers = float(layout.zero == 3)
     return PassSeconds(forward=gathers * once, backward=gathers * once, weight=once)

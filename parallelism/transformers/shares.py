@@ -102,6 +102,15 @@ def done_again(model: Transformer, layer: int, layout: Layout) -> tuple[Module, 
     return tuple(part for part in dense if part in layout.modules)
 
 
+def ends_with_product(model: Transformer, layer: int) -> bool:
+    """Whether a layer adds what a dense product returns to its input, and then is done.
+
+    Of such a layer no backward pass needs that product's output.
+    """
+    dense = model.has_feed_forward(layer) and not model.has_experts(layer)
+    return dense and model.layer_norms < 4
+
+
 def kv_heads_of(attention: Attention, layout: Layout) -> int:
     """Return the key and value heads of one tensor rank: at least one, then replicated."""
     return max(1, ceil(attention.kv_heads / layout.tensor))

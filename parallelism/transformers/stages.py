@@ -210,6 +210,17 @@ def part_weights(model: Transformer, part: Part, layout: Layout) -> WeightCount:
     return found
 
 
+def sharded(weights: WeightCount, layout: Layout) -> WeightCount:
+    """Return which of some weights several ranks of a copy share, so that there is what to shard.
+
+    Experts that are spread over all of these ranks are each on one only.
+    """
+    return WeightCount(
+        weights.dense if layout.sharing > 1 else 0.0,
+        weights.expert if layout.sharing > layout.expert_ranks else 0.0,
+    )
+
+
 def all_part_weights(model: Transformer, layout: Layout) -> tuple[WeightCount, ...]:
     """Return the weights of one GPU of each part, along the model."""
     return _all_part_weights(model, layout.of_weights)

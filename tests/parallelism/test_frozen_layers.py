@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from codesign_base import InputError
 from parallelism.graph import ModelGraph, OperatorKind
 
 torch = pytest.importorskip("torch", reason="capture needs PyTorch, which is optional")
@@ -84,6 +85,13 @@ def test_adapters_on_frozen_layers_leave_out_their_weights_gradients() -> None:
     before = graph.index("layers.1.down_proj")
     assert not any(op.backward_flops or op.backward_bytes for op in graph.operators[:before])
     assert graph.parameters == last.weight.numel()
-    # Nothing is trained at all: as if everything were.
-    last.weight.requires_grad_(False)
-    assert backward_flops(capture(module, inputs)) == backward_flops(whole)
+
+
+def test_a_module_of_which_nothing_is_trained_is_refused() -> None:
+    module, inputs = Branches(), (torch.zeros(2, dtype=torch.long), torch.zeros(2, 3, 8, 8))
+    module.requires_grad_(False)
+    with pytest.raises(InputError, match="'Branches': requires_grad of every parameter is False"):
+        capture(module, inputs)
+    module.head.bias.requires_grad_(True)
+    assert capture(module, inputs).parameters == 5
+    assert capture(nn.Softmax(-1), torch.zeros(2, 4)).parameters == 0  # it has none

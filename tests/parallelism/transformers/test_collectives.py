@@ -19,7 +19,8 @@ from parallelism.transformers.collectives import (
     pipeline_send,
     step_communications,
 )
-from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.gpu import rates_of
+from parallelism.transformers.implementation import FSDP2, Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import (
     GroupPlacement,
@@ -29,10 +30,13 @@ from parallelism.transformers.links import (
     links_of,
     sent_bytes,
 )
+from parallelism.transformers.loads import loads_of
+from parallelism.transformers.placement import Placement
 from parallelism.transformers.stages import parts_of
 from tests.helpers.ring_oracle import direct_all_to_all, ring_all_gather, ring_reduce_scatter
 from tests.helpers.small_transformers import GPT_22B, LATENT, LLAMA3_8B, MIXTRAL
 from tests.helpers.trainings import training_of
+from topoopt.problem.job import nvlink_server
 
 WHOLE = 2 * 2048 * 6144
 
@@ -121,6 +125,27 @@ def test_latent_attention_gathers_latent_vectors(query_rank) -> None:
         for gathers in (False, True)
     ]
     assert kept[1].rest - kept[0].rest == pytest.approx(2 * (received + feed_forward))
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("parallel", [False, True])
+def test_checkpoints_of_pytorch_sum_no_output_that_they_do_not_make(split, parallel) -> None:
+    """They stop before a dense layer's last product; a norm after it needs that, and its sum."""
+    layout = Layout(tensor=4, sequence_parallel=split, recompute="full")
+    sums = "reducescatter" if split else "allreduce"
+
+    def again(model: Transformer, layer: int = 0, stack: Implementation = FSDP2) -> list[str]:
+        found = layer_communications(training_of(model, layout, stack), layer)
+        return [message.kind for message in found if message.when == "recompute"]
+
+    model = replace(LLAMA3_8B, parallel=parallel)
+    blocks = 1 if parallel else 2
+    assert again(model).count(sums) == blocks - 1
+    assert again(model).count("allgather") == blocks * split
+    assert again(model, stack=Implementation()).count(sums) == blocks
+    assert again(replace(model, layer_norms=4)).count(sums) == 2
+    # Experts are done again whole: attention, shared ones, and those that tensor ranks split.
+    assert again(replace(LATENT, parallel=parallel), 1).count(sums) == blocks + 1
 
 
 def test_context_parallelism_passes_keys_and_values() -> None:
@@ -224,6 +249,19 @@ def test_experts_and_tied_embeddings_are_summed_by_their_own_groups() -> None:
     assert first == last
     assert first[0].group == "embedding"
     assert first[0].size == 4 * 51200 * 6144
+
+
+@pytest.mark.parametrize(("zero", "share"), [(0, 1), (1, 1), (2, 8), (3, 8)])
+def test_stages_sum_of_a_tied_embedding_what_a_rank_keeps(zero: int, share: int) -> None:
+    """Eight of 16 ranks share a copy: from ZeRO 2 on none of them has more than an eighth."""
+    layout = Layout(2, 2, 8, 3, zero=zero, replicate=2 if zero else 1)
+    training = training_of(GPT_22B, layout)
+    stages = step_communications(training, 4)
+    tied = [[m.size for m in stage if m.group == "embedding"] for stage in stages]
+    assert tied == [[4 * 51200 * 6144 / 2 / share], [], [4 * 51200 * 6144 / 2 / share]]
+    placement = Placement(layout, 4)
+    loads = loads_of(training, placement, rates_of("h100"), nvlink_server("h100", 4))
+    assert loads.tied_bytes * 0.8 == pytest.approx(4 * 51200 * 6144 / share)
 
 
 LINKS = Links(8, 100.0, 10.0)

@@ -187,3 +187,7 @@ def test_checkpoints_of_pytorch_do_again_what_the_backward_pass_needs(tensor: in
     assert whole.attention_flops == plain.forward.attention_flops
     megatron = layer_costs(training_of(model, replace(layout, recompute="full")), 0)
     assert megatron.recompute.flops == megatron.forward.flops
+    # A norm after the last product reads what that makes.
+    normed = replace(model, layer_norms=4)
+    every = layer_costs(training_of(normed, replace(layout, recompute="full"), stack), 0)
+    assert every.recompute.flops == every.forward.flops

@@ -16,9 +16,14 @@ from parallelism.transformers.implementation import MEGATRON_2022, MEGATRON_CORE
 from parallelism.transformers.iteration import iteration_time, optimizer_seconds, pass_times
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import GroupPlacement, Links, switched_links
-from parallelism.transformers.pass_seconds import all_part_seconds, layer_seconds, part_seconds
+from parallelism.transformers.pass_seconds import (
+    all_part_seconds,
+    layer_seconds,
+    part_seconds,
+    shard_seconds,
+)
 from parallelism.transformers.schedules import schedule_of
-from parallelism.transformers.stages import all_part_weights
+from parallelism.transformers.stages import all_part_weights, parts_of
 from parallelism.transformers.timeline import PipelineTimeline, timeline
 from parallelism.transformers.work import Gemm
 from tests.helpers.small_transformers import GPT_22B, LLAMA3_8B, MIXTRAL, gpt
@@ -257,3 +262,21 @@ def test_messages_that_a_network_simulates_can_be_left_out() -> None:
     assert whole.forward + whole.backward - whole.communication == pytest.approx(
         bare.forward + bare.backward
     )
+
+
+@pytest.mark.parametrize("zero", [2, 3])
+def test_experts_on_one_rank_each_are_not_copied_to_be_shared(zero: int) -> None:
+    """What is gathered and scattered passes through flat buffers, 4 bytes an element."""
+    seconds = {}
+    for data in (8, 16):
+        layout = Layout(data=data, expert=8, zero=zero)
+        part = parts_of(MIXTRAL, layout)[0]
+        seconds[data] = shard_seconds(training_of(MIXTRAL, layout), part, RATES)
+    routed = 32 * 3 * 4096 * 14336
+    dense = MIXTRAL.parameters - 8 * routed
+    assert seconds[8].weight == pytest.approx(RATES.traffic_seconds(4.0 * dense))
+    assert seconds[16].weight == pytest.approx(RATES.traffic_seconds(4.0 * (dense + routed)))
+    assert seconds[8].forward == (seconds[8].weight if zero == 3 else 0.0)
+    alone = Layout(pipeline=2, zero=zero)
+    training = training_of(MIXTRAL, alone)
+    assert shard_seconds(training, parts_of(MIXTRAL, alone)[0], RATES).weight == 0.0

@@ -260,16 +260,42 @@ def test_parts_hold_every_parameter_whatever_the_norms(norms, experts) -> None:
     assert one - two == pytest.approx(inputs)
 
 
-def test_sharded_gradients_pass_through_whole_ones_of_a_layer() -> None:
-    schedule = schedule_of(Layout(data=8), 8)
-    uses = [
-        memory_use(training_of(LLAMA3_8B, Layout(data=8, zero=zero)), schedule)[0]
-        for zero in range(4)
-    ]
-    layer = LLAMA3_8B.layer_parameters(0)
-    assert uses[0].buffers == uses[1].buffers
-    assert uses[2].buffers - uses[1].buffers == pytest.approx(4 * layer)
-    assert uses[3].buffers - uses[1].buffers == pytest.approx((4 + 2 * 2) * layer)
+@pytest.mark.parametrize("vocabulary", [32000, 128256])
+def test_what_is_sharded_is_whole_while_it_is_at_work(vocabulary: int) -> None:
+    """Gradients of the largest of layer, embedding and projection; its weights and a layer's."""
+    model = replace(LLAMA3_8B, vocabulary=vocabulary)
+
+    def rooms(layout: Layout) -> list[float]:
+        uses = [
+            memory_use(training_of(model, replace(layout, zero=zero)), schedule_of(layout, 8))
+            for zero in range(4)
+        ]
+        assert uses[0][0].buffers == uses[1][0].buffers
+        return [use[stage].buffers - uses[1][stage].buffers
+                for use in uses[2:] for stage in range(layout.pipeline)]  # fmt: skip
+
+    layer = model.layer_parameters(0)
+    most = max(layer, vocabulary * 4096)
+    assert rooms(Layout(data=8)) == pytest.approx([4 * most, 2 * layer + (2 + 4) * most])
+    assert rooms(Layout(data=2, pipeline=4))[:4] == pytest.approx(
+        [4 * most, 4 * layer, 4 * layer, 4 * most]
+    )
+    # Nothing is gathered or scattered where no other rank has the same.
+    assert rooms(Layout(pipeline=2)) == [0.0] * 4
+
+
+def test_experts_on_one_rank_each_need_no_room_to_be_gathered() -> None:
+    """Mixtral's eight on eight ranks; on 16 two ranks have each."""
+    rooms = []
+    for data in (8, 16):
+        uses = [
+            memory_use(training_of(MIXTRAL, layout), schedule_of(layout, 16))[0].buffers
+            for layout in (Layout(data=data, expert=8, zero=zero) for zero in (1, 3))
+        ]
+        rooms.append(uses[1] - uses[0])
+    table, expert = 32000 * 4096, 3 * 4096 * 14336
+    dense = MIXTRAL.layer_parameters(0) - 8 * expert
+    assert rooms == pytest.approx([2 * dense + 6 * table, (2 + 6) * (dense + expert)])
 
 
 def test_modules_that_are_computed_again_are_not_kept() -> None:
