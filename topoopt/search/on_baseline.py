@@ -27,6 +27,7 @@ from topoopt.problem.routing import Routing
 from topoopt.search.confirm import fastest_in_packets, packet_times_in_turn, screened
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
+from topoopt.search.population import score_starts
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.steps import Search
 from topoopt.search.yielding import measured_yielding
@@ -115,7 +116,8 @@ def best_on_baseline(
 
     Notes
     -----
-    Scored first are the named strategies, the plan's, and those of the pairs that its search kept.
+    Scored first are the named strategies, the plan's, those of the pairs that its search kept, and,
+    on few servers, such as it began from: what is best here may be far from the best elsewhere.
     From the best the searchers of the plan go on, by its score and its rule to stop: where the last
     tenth of all work, the plan's included, gained too little, or after `Effort.compared` of the
     plan's work or 6000 proposals. Where packet trains chose the plan, they choose here among as
@@ -136,6 +138,8 @@ def best_on_baseline(
     if often and fastest > _FAR * result.best.time:
         # What has no transfers says nothing of the fabric where it moves whole tables.
         score(often[0])
+    if not (result.interrupted or search.threaded or search.method.compared):
+        score_starts(search, score, starts[:1], _NEAR * fastest)
     times: Jitter | None = None
     first = score.pairs(host, search.options.chains)
     if not result.interrupted:
