@@ -44,6 +44,9 @@ class BaselineSearch:
     ----------
     found : dict
         What was found on each fabric, by name.
+    exchanged : bool
+        Whether what is found on one fabric is tried on all: not on many servers, where a score
+        takes long.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class BaselineSearch:
         options, servers = problem.options, problem.cluster.servers
         self.stated = states_packets(problem)
         self.found: dict[str, BestOnBaseline[Any]] = {}
+        self.exchanged = isinstance(search, OperatorSearch) and search.exchanged(result)
         self._started: dict[int, Future[BestOnBaseline[Any]]] = {}
         if isinstance(search, LayoutSearch):
             search.compare_with(chosen)
@@ -79,30 +83,43 @@ class BaselineSearch:
             Baselines by name.
         interrupted : bool
         """
-        found: dict[str, Baseline] = {}
-        problem: Problem[Any] = self.search.problem
-        if problem.cluster.servers == 1:
-            return found, False
+        if self.search.problem.cluster.servers == 1:
+            return {}, False
+        interrupted = False
+        if len(self.found) < len(self.chosen):
+            try:
+                for base, best in self._all():
+                    self.found[base.fabric.name] = best
+                self._exchange()
+            except KeyboardInterrupt:
+                interrupted = True
+        known = [base for base in self.chosen if base.fabric.name in self.found]
+        return {base.fabric.name: self._record(base) for base in known}, interrupted
+
+    def _record(self, base: BaselineFabric) -> Baseline:
+        best, family = self.found[base.fabric.name], self.search.problem.family
         asked = self.stated and not self.result.interrupted
-        try:
-            for base, best in self._all():
-                self.found[base.fabric.name] = best
-                unstated = asked and best.packets is None and isinstance(base.fabric, Fabric)
-                said = [base.note, *[NO_PACKET_TIME] * unstated, *[_NEAR_TIME] * best.near]
-                found[base.fabric.name] = Baseline(
-                    iteration_time_s=best.time,
-                    bounded=best.bounded,
-                    packet_time_s=None if best.packets is None else best.packets.mean,
-                    cost_usd=base.cost,
-                    bandwidth_bytes_per_s=base.bandwidth,
-                    origin=self.search.origin_of(best.parallelization, self.result),
-                    parallelization=problem.family.record(best.parallelization),
-                    note="; ".join(said),
-                    reconfiguration=reconfiguration_record(base.fabric),
-                )
-        except KeyboardInterrupt:
-            return found, True
-        return found, False
+        unstated = asked and best.packets is None and isinstance(base.fabric, Fabric)
+        said = [base.note, *[NO_PACKET_TIME] * unstated, *[_NEAR_TIME] * best.near]
+        return Baseline(
+            iteration_time_s=best.time,
+            bounded=best.bounded,
+            packet_time_s=None if best.packets is None else best.packets.mean,
+            cost_usd=base.cost,
+            bandwidth_bytes_per_s=base.bandwidth,
+            origin=self.search.origin_of(best.parallelization, self.result),
+            parallelization=family.record(best.parallelization),
+            note="; ".join(said),
+            reconfiguration=reconfiguration_record(base.fabric),
+        )
+
+    def _exchange(self) -> None:
+        """Try on each fabric what was found for the others."""
+        if isinstance(self.search, OperatorSearch) and self.exchanged:
+            found = dict.fromkeys(each.parallelization for each in self.found.values())
+            for base in self.chosen:
+                name = base.fabric.name
+                self.found[name] = self.search.better_on(base, self.found[name], found)
 
     def _start(self, result: SearchResult[Any]) -> None:
         # Those without switches first: their flows are hardly alike, so that they take longest.

@@ -20,7 +20,7 @@ from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import AnyFamily
 from topoopt.bounds.gap import how, plan_bounds
 from topoopt.codesign.baseline_search import AnySearch, BaselineSearch
-from topoopt.codesign.from_expander import faster_than_expander
+from topoopt.codesign.from_others import faster_of_others
 from topoopt.codesign.question import PlanQuestion
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
@@ -114,10 +114,11 @@ def optimize_once(
             packets = _packets(search, result, confirmed, beside.report)
             compared, interrupted = comparison.made()
             stopped = interrupted or result.interrupted or options.faithful is not None
-            if "expander" in asked.baselines and options.scheduling == "plain" and not stopped:
+            if options.scheduling == "plain" and not stopped:
                 before = result.best, packets, scheduled, compared
                 try:
-                    better = faster_than_expander(comparison, packets)
+                    expander = "expander" in asked.baselines
+                    better = faster_of_others(comparison, packets, expander)
                     if better is not None:
                         result.best, packets = better
                         scheduled = plainly(problem.family, result.best)

@@ -24,9 +24,15 @@ from topoopt.evaluate.scoring import MOST_MOVES, Scorer, moves_too_often, search
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter
 from topoopt.problem.routing import Routing
-from topoopt.search.confirm import fastest_in_packets, packet_times_in_turn, screened
+from topoopt.search.confirm import (
+    fastest_in_packets,
+    packet_times_in_turn,
+    packet_times_on,
+    screened,
+)
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
+from topoopt.search.population import score_starts
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.steps import Search
 from topoopt.search.yielding import measured_yielding
@@ -115,7 +121,8 @@ def best_on_baseline(
 
     Notes
     -----
-    Scored first are the named strategies, the plan's, and those of the pairs that its search kept.
+    Scored first are the named strategies, the plan's, those of the pairs that its search kept, and,
+    on few servers, such as it began from: what is best here may be far from the best elsewhere.
     From the best the searchers of the plan go on, by its score and its rule to stop: where the last
     tenth of all work, the plan's included, gained too little, or after `Effort.compared` of the
     plan's work or 6000 proposals. Where packet trains chose the plan, they choose here among as
@@ -136,6 +143,8 @@ def best_on_baseline(
     if often and fastest > _FAR * result.best.time:
         # What has no transfers says nothing of the fabric where it moves whole tables.
         score(often[0])
+    if not (result.interrupted or search.threaded or search.method.compared):
+        score_starts(search, score, starts[:1], _NEAR * fastest)
     times: Jitter | None = None
     first = score.pairs(host, search.options.chains)
     if not result.interrupted:
@@ -161,6 +170,44 @@ def best_on_baseline(
     took, best = min(timed, key=lambda each: each[0].seconds)
     took = in_other_buckets(problem, fabric, best, took)
     return BestOnBaseline(best, took.seconds, took.bounded, took.near, times)
+
+
+def better_on_baseline(
+    problem: Problem,
+    base: BaselineFabric,
+    best: BestOnBaseline[Strategy],
+    others: Iterable[Strategy],
+) -> BestOnBaseline[Strategy]:
+    """Return the best strategy for a fabric to compare with, of one found and others.
+
+    Parameters
+    ----------
+    problem : Problem
+    base : BaselineFabric
+    best : BestOnBaseline
+        What `best_on_baseline` returned.
+    others : iterable of Strategy
+
+    Returns
+    -------
+    BestOnBaseline
+        What is faster by flows and, if the one found has packet times, by packets.
+    """
+    for strategy in others:
+        if strategy == best.parallelization or not problem.fits(strategy):
+            continue
+        scorer = baseline_scorer(problem, base.fabric, strategy)
+        took = Took(scorer(strategy, best.time), scorer.bounded, scorer.near)
+        if took.seconds >= best.time or took.bounded:
+            continue
+        packets = None
+        if best.packets is not None:
+            packets = packet_times_on(base, problem.family.build(strategy))
+            if packets is None or packets.mean >= best.packets.mean:
+                continue
+        took = in_other_buckets(problem, base.fabric, strategy, took)
+        best = BestOnBaseline(strategy, took.seconds, took.bounded, took.near, packets)
+    return best
 
 
 def _yielding(problem: Problem, base: BaselineFabric, strategies: Iterable[Strategy]) -> float:

@@ -1,5 +1,8 @@
 """The search over operator strategies, as the whole answer calls it."""
 
+from collections.abc import Iterable
+from dataclasses import replace
+
 from parallelism.strategy import Strategy
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.side_by_side import in_twos
@@ -15,7 +18,7 @@ from topoopt.search.confirm import screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.methods import search_for
-from topoopt.search.on_baseline import best_on_baseline, origin_of
+from topoopt.search.on_baseline import best_on_baseline, better_on_baseline, origin_of
 from topoopt.search.packet_moves import PacketMoves
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.route_moves import other_routes
@@ -179,6 +182,48 @@ class OperatorSearch:
         BestOnBaseline
         """
         return best_on_baseline(self.search, base, result, number, progress)
+
+    def exchanged(self, result: SearchResult) -> bool:
+        """Say whether the plan and the fabrics it is compared with try what others found."""
+        search = self.search
+        return not (result.interrupted or search.threaded or search.method.compared)
+
+    def better_on(
+        self, base: BaselineFabric, best: BestOnBaseline[Strategy], others: Iterable[Strategy]
+    ) -> BestOnBaseline[Strategy]:
+        """Return the best strategy for a fabric to compare with, of one found and others.
+
+        Parameters
+        ----------
+        base : BaselineFabric
+        best : BestOnBaseline
+            What `best_on` returned.
+        others : iterable of Strategy
+
+        Returns
+        -------
+        BestOnBaseline
+        """
+        return better_on_baseline(self.search.problem.plain, base, best, others)
+
+    def wired_anew(self, strategy: Strategy, best: Pair) -> Pair | None:
+        """Wire a strategy that was found elsewhere; None if it is taken for no faster than a pair.
+
+        Parameters
+        ----------
+        strategy : Strategy
+        best : Pair
+            Of the plan.
+
+        Returns
+        -------
+        Pair or None
+        """
+        least = self.search.scorer(best.fabric)(best.strategy)
+        pair = self.search.rewirer().wire(strategy, "search", limit=least)
+        if pair is None or pair.time >= least:
+            return None
+        return replace(pair, time=Scorer(self.problem, pair.fabric)(strategy))
 
     def origin_of(self, strategy: Strategy, result: SearchResult) -> str:
         """Say where a strategy comes from: "plan", the name of a usual one, or "search".

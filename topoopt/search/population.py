@@ -12,6 +12,7 @@ import numpy as np
 
 from parallelism.graph import Mode
 from parallelism.search.forest import least
+from parallelism.search.mcmc import Score
 from parallelism.search.named import named_strategies
 from parallelism.search.partition import partitions
 from parallelism.search.seeds import (
@@ -180,7 +181,7 @@ def promising_widening(search: Search, score: Scorer, best: float, near: float =
 
 
 def widening(
-    search: Search, score: Scorer, near: float = np.inf, cuts: int | None = None,
+    search: Search, score: Score, near: float = np.inf, cuts: int | None = None,
     count: int = _WIDENED,
 ) -> _Timed:  # fmt: skip
     """Return the best widening branches with their times on the ideal switch, fastest first.
@@ -200,8 +201,9 @@ def widening(
 
 
 def seeds(
-    search: Search, score: Scorer, known: list[Strategy], widened: _Timed, near: float = np.inf
-) -> _Timed:
+    search: Search, score: Score, known: list[Strategy], widened: _Timed, near: float = np.inf,
+    cuts: int | None = None,
+) -> _Timed:  # fmt: skip
     """Return starting strategies with their times on the ideal switch, fastest first.
 
     Parameters
@@ -214,6 +216,9 @@ def seeds(
         What `widening` returns, of which the best few count.
     near : float
         Those but the known that take longer, in seconds, are left out.
+    cuts : int, optional
+        Places at which streams on halves begin and end; by default the effort's, few on many
+        servers.
 
     Returns
     -------
@@ -225,7 +230,7 @@ def seeds(
     found = [*known, *named]
     found += partitions(space, regions, lambda i, parts: _part_seconds(search, i, parts)).values()
     found += _traded(search)
-    cuts = search.effort.cuts
+    cuts = search.effort.cuts if cuts is None else cuts
     if search.cluster.servers > _FEW_FROM:
         cuts = min(cuts, _FEW_CUTS)
     timed: dict[Strategy, float] = {}
@@ -259,6 +264,16 @@ def seeds(
         timed.setdefault(strategy, time)
     order = sorted(timed, key=lambda strategy: timed[strategy])
     return [(timed[s], s) for s in order if timed[s] < np.inf]
+
+
+def score_starts(search: Search, score: Score, known: list[Strategy], near: float) -> None:
+    """Score strategies like those that a plan is begun from on another fabric, if they fit.
+
+    Those on stretches of servers begin and end at few places. Given up are those that take longer
+    than ``near`` seconds.
+    """
+    widened = widening(search, score, near, _FEW_WIDENINGS, _FEW_WIDENED)
+    seeds(search, score, known, widened, near, _FEW_CUTS)
 
 
 def _made_again(search: Search, strategy: Strategy) -> bool:

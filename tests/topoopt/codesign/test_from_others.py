@@ -1,4 +1,4 @@
-"""What is faster on the random wiring of the same ports becomes the plan."""
+"""What was found for other fabrics becomes the plan where it is faster."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_what_is_faster_on_the_expander_is_taken_over(
     plan = to.co_optimize(job, cluster, options)
     assert plan.packet_time_s <= plan.baselines["expander"].packet_time_s
     assert to.verify_plan(plan).ok
-    monkeypatch.setattr(once, "faster_than_expander", lambda *_: None)
+    monkeypatch.setattr(once, "faster_of_others", lambda *_: None)
     before = to.co_optimize(job, cluster, options)
     assert plan.packet_time_s <= before.packet_time_s
     if confirm == "packet":
@@ -30,11 +30,25 @@ def test_what_is_faster_on_the_expander_is_taken_over(
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(once, "faster_than_expander", stop)
+    monkeypatch.setattr(once, "faster_of_others", stop)
     stopped = to.co_optimize(job, cluster, options)
     assert stopped.search.interrupted
     assert stopped.packet_time_s == before.packet_time_s
     assert to.verify_plan(stopped).ok
+
+
+def test_what_was_found_for_a_slower_fabric_is_wired_too(monkeypatch) -> None:
+    """On a Fat-tree of the same cost tables lie where a plan of few steps had not put them."""
+    job, cluster = to.Job(to.models.get_model("dlrm-16")), to.Cluster(6, 2, "10Gbps")
+    options, compared = to.SearchOptions(steps=10), ["ideal-switch", "fat-tree"]
+    plan = to.co_optimize(job, cluster, options, baselines=compared)
+    assert to.verify_plan(plan).ok
+    monkeypatch.setattr(once, "faster_of_others", lambda *_: None)
+    before = to.co_optimize(job, cluster, options, baselines=compared)
+    assert plan.packet_time_s < 0.7 * before.packet_time_s
+    # What is found for one fabric is tried on all.
+    switch, tree = (plan.baselines[name] for name in compared)
+    assert switch.packet_time_s <= tree.packet_time_s
 
 
 def test_published_searches_and_schedules_keep_their_own() -> None:
