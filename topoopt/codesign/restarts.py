@@ -118,8 +118,8 @@ def _baselines(plans: Mapping[int, Plan], best: int) -> dict[str, Baseline]:
     searches = [plans[place] for place in sorted(plans)]
     for name, own in chosen.items():
         others = [plan.baselines[name] for plan in searches if name in plan.baselines]
-        fastest = min(others, key=lambda baseline: baseline.iteration_time_s)
-        if name not in _SEEDED and fastest.iteration_time_s < own.iteration_time_s:
+        fastest = min(others, key=lambda baseline: baseline.time_s)
+        if name not in _SEEDED and fastest.time_s < own.time_s:
             # Another search's plan is not this one's.
             origin = "search" if fastest.origin == "plan" else fastest.origin
             chosen[name] = replace(fastest, origin=origin)
