@@ -32,6 +32,7 @@ from topoopt.search.confirm import (
 )
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
+from topoopt.search.joint import JOINT_METHOD
 from topoopt.search.population import score_starts
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.steps import Search
@@ -94,6 +95,15 @@ class _Remembering:
         return finalists(found, spacing, count)
 
 
+def quickly_shared(search: Search) -> bool:
+    """Say whether fabrics are begun as the plan is, and try what was found for one another.
+
+    By the default method, on few servers: others are published or compared with, and scores of
+    many servers take long.
+    """
+    return search.method is JOINT_METHOD and not search.threaded
+
+
 def best_on_baseline(
     search: Search,
     base: BaselineFabric,
@@ -143,7 +153,7 @@ def best_on_baseline(
     if often and fastest > _FAR * result.best.time:
         # What has no transfers says nothing of the fabric where it moves whole tables.
         score(often[0])
-    if not (result.interrupted or search.threaded or search.method.compared):
+    if quickly_shared(search) and not result.interrupted:
         score_starts(search, score, starts[:1], _NEAR * fastest)
     times: Jitter | None = None
     first = score.pairs(host, search.options.chains)

@@ -18,7 +18,12 @@ from topoopt.search.confirm import screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.methods import search_for
-from topoopt.search.on_baseline import best_on_baseline, better_on_baseline, origin_of
+from topoopt.search.on_baseline import (
+    best_on_baseline,
+    better_on_baseline,
+    origin_of,
+    quickly_shared,
+)
 from topoopt.search.packet_moves import PacketMoves
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.route_moves import other_routes
@@ -185,8 +190,7 @@ class OperatorSearch:
 
     def exchanged(self, result: SearchResult) -> bool:
         """Say whether the plan and the fabrics it is compared with try what others found."""
-        search = self.search
-        return not (result.interrupted or search.threaded or search.method.compared)
+        return quickly_shared(self.search) and not result.interrupted
 
     def better_on(
         self, base: BaselineFabric, best: BestOnBaseline[Strategy], others: Iterable[Strategy]

@@ -95,6 +95,7 @@ def wired_population(
     if search.cluster.servers == 1 or budget.steps == 0 or search.exhausted(pairs[0].time):
         return best_starts(search, state, pairs, deadline)
     score = search.quick_scorer(search.ideal)
+    before = result.steps, result.work
     try:
         # Few servers are cheap to search whole.
         near = _NEAR * pairs[0].time if search.threaded else np.inf
@@ -107,7 +108,11 @@ def wired_population(
     first = [s for s in starts[: _SOUGHT * chains] if s[0] <= _HOPEFUL * starts[0][0]]
     steps = _SOUGHT_ROUNDS * round_steps(search, pairs[0], chains, search.method.round_steps)
     rounds = _sought(search, state, first, steps, deadline)
-    if rounds is None or result.interrupted:
+    if rounds is None:
+        # A search of no steps begins with nothing else, and is to give the same plan.
+        result.steps, result.work = before
+        return []
+    if result.interrupted:
         return []
     candidates = [(r.pair.time, r.pair.strategy) for r in rounds] + starts
     try:

@@ -171,7 +171,7 @@ def test_steps_reproduce_a_timed_run_wherever_the_clock_runs_out(looks, monkeypa
     clock = itertools.count()
     monkeypatch.setattr("topoopt.search.driver.clock.monotonic", lambda: float(next(clock)))
     model = small_mlp(tower_layers=1)
-    asked = {"baselines": (), "confirm": "none"}
+    asked = {"baselines": ("ideal-switch",), "confirm": "none"}
     timed = solve(model, 4, 2, steps=None, seconds=float(looks), **asked)
     again = solve(model, 4, 2, steps=timed.search.steps, **asked)
     assert again.to_json() == timed.to_json()

@@ -276,7 +276,8 @@ def test_the_bound_over_everything_holds_for_what_a_search_finds(schedule, numbe
 
 @pytest.mark.parametrize("scheduling", ["barrier", pytest.param("auto", marks=pytest.mark.slow)])
 def test_a_plan_with_a_schedule_is_verified(scheduling):
-    plain = solve(small_dlrm(), 4, confirm="none")
+    # Only plain plans take over what is found for other fabrics.
+    plain = solve(small_dlrm(), 4, confirm="none", baselines=())
     plan = solve(small_dlrm(), 4, schedule=scheduling)
     assert_valid(plan)
     assert plan.iteration_time_s <= plain.iteration_time_s
