@@ -18,6 +18,7 @@ from topoopt.base.engine import LOCAL, check_engine, run_jobs
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.baselines.baseline import BaselineFabric
+from topoopt.baselines.baselines import seed_matters
 from topoopt.codesign.once import optimize_once
 from topoopt.codesign.question import PlanQuestion
 from topoopt.plan.plan import Plan, parse_plan
@@ -26,8 +27,6 @@ from topoopt.problem.seeds import restart_seed
 from topoopt.search.search_state import StateFile
 
 CHECKPOINT_SCHEMA = "topoopt-checkpoint/2"
-# Baselines whose fabric is the same for every seed, so that all searches' finds compare.
-_SEEDED = ("expander",)
 
 
 def co_optimize_with_restarts(
@@ -119,7 +118,7 @@ def _baselines(plans: Mapping[int, Plan], best: int) -> dict[str, Baseline]:
     for name, own in chosen.items():
         others = [plan.baselines[name] for plan in searches if name in plan.baselines]
         fastest = min(others, key=lambda baseline: baseline.iteration_time_s)
-        if name not in _SEEDED and fastest.iteration_time_s < own.iteration_time_s:
+        if not seed_matters(name) and fastest.iteration_time_s < own.iteration_time_s:
             # Another search's plan is not this one's.
             origin = "search" if fastest.origin == "plan" else fastest.origin
             chosen[name] = replace(fastest, origin=origin)

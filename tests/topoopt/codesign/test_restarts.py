@@ -9,6 +9,7 @@ from small_plans import planned, small_dlrm
 import topoopt.codesign.once
 import topoopt.codesign.restarts
 from codesign_base import InputError
+from parallelism.models.presets import get_model
 from topoopt import Cluster, Job, co_optimize, verify_plan
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.seeds import restart_seed
@@ -66,6 +67,13 @@ def test_the_order_in_which_searches_end_changes_no_fabric_compared_with():
     backwards = dict(reversed(plans.items()))
     for best in plans:
         assert fastest(backwards, best) == fastest(plans, best)
+
+
+def test_what_other_searches_find_on_a_wiring_that_their_seeds_draw_is_not_taken_over():
+    job, cluster = Job(get_model("vgg16-16")), Cluster(8, 3, "10Gbps")
+    asked = {"steps": 3, "confirm": "none", "restarts": 3, "baselines": ["xpander"]}
+    plan = planned(job, cluster, seed=1, **asked)
+    assert verify_plan(plan).ok
 
 
 @pytest.mark.slow
