@@ -244,6 +244,14 @@ class Search:
         return self.cluster.servers >= THREADED_FROM
 
     @property
+    def compares_more(self) -> bool:
+        """Whether fabrics compared with get starts of their own, and what others found.
+
+        Not on many servers, where a score takes long.
+        """
+        return not (self.threaded or self.method.compared)
+
+    @property
     def wirings_costly(self) -> bool:
         """Whether a wiring takes long to try, but pairs are still wired in all ways."""
         return self.threaded and not self.problem.spares
