@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 from codesign_base import InputError
@@ -111,14 +112,19 @@ def co_optimize_with_restarts(
 
 
 def _baselines(plans: Mapping[int, Plan], best: int) -> dict[str, Baseline]:
-    """Return the fastest find of all searches for each fabric that was the same to them."""
+    """Return the fastest find of all searches for each fabric that was the same to them.
+
+    By packets where all of them say what these take, as fabrics are compared then; else by flows.
+    """
     chosen = dict(plans[best].baselines)
     # In the order of the searches, not of their ends: of equal finds the first counts.
     searches = [plans[place] for place in sorted(plans)]
     for name, own in chosen.items():
         others = [plan.baselines[name] for plan in searches if name in plan.baselines]
-        fastest = min(others, key=lambda baseline: baseline.iteration_time_s)
-        if not seed_matters(name) and fastest.iteration_time_s < own.iteration_time_s:
+        packets = all(each.packet_time_s is not None for each in others)
+        kind = attrgetter("packet_time_s" if packets else "iteration_time_s")
+        fastest = min(others, key=kind)
+        if not seed_matters(name) and kind(fastest) < kind(own):
             # Another search's plan is not this one's.
             origin = "search" if fastest.origin == "plan" else fastest.origin
             chosen[name] = replace(fastest, origin=origin)
