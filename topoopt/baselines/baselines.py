@@ -15,7 +15,7 @@ from routing.routes import Routes
 from topoopt.baselines.baseline import BaselineFabric
 from topoopt.baselines.reconfiguration import reconfigurable_fabric
 from topoopt.baselines.zoo_baselines import zoo_fabric
-from topoopt.baselines.zoo_names import ZOO, is_zoo_name
+from topoopt.baselines.zoo_names import ZOO, entry_of, is_zoo_name
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import (
@@ -34,6 +34,7 @@ from topoopt.topology.fabrics import (
     random_regular,
 )
 from topoopt.topology.network_file import load_network
+from topoopt.topology.zoo.registry import SWITCHED
 
 # Those of TopoOpt (NSDI 2023), section 5, which `compare` prints by default.
 BASELINES = ("ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander", *RECONFIGURABLE)
@@ -137,6 +138,23 @@ def baseline_fabric(
     if is_zoo_name(name):
         return zoo_fabric(name, cluster, prices, seed)
     raise _unknown(name)
+
+
+def seed_matters(name: str) -> bool:
+    """Say whether a fabric may be another one for another seed.
+
+    Parameters
+    ----------
+    name : str
+
+    Returns
+    -------
+    bool
+        True of random wirings, and of those whose Hamiltonian rings a seeded search finds.
+    """
+    if is_zoo_name(name):
+        return entry_of(name).name not in (*SWITCHED, "totient")
+    return name == "expander"
 
 
 def _fat_tree(name: str, servers: int, bandwidth: float, latency: float, ratio: int) -> Fabric:

@@ -44,9 +44,6 @@ class BaselineSearch:
     ----------
     found : dict
         What was found on each fabric, by name.
-    exchanged : bool
-        Whether what is found on one fabric is tried on all: not on many servers, where a score
-        takes long.
     """
 
     def __init__(
@@ -61,7 +58,6 @@ class BaselineSearch:
         options, servers = problem.options, problem.cluster.servers
         self.stated = states_packets(problem)
         self.found: dict[str, BestOnBaseline[Any]] = {}
-        self.exchanged = isinstance(search, OperatorSearch) and search.exchanged(result)
         self._started: dict[int, Future[BestOnBaseline[Any]]] = {}
         if isinstance(search, LayoutSearch):
             search.compare_with(chosen)
@@ -115,7 +111,7 @@ class BaselineSearch:
 
     def _exchange(self) -> None:
         """Try on each fabric what was found for the others."""
-        if isinstance(self.search, OperatorSearch) and self.exchanged:
+        if isinstance(self.search, OperatorSearch) and self.search.exchanges(self.result):
             found = dict.fromkeys(each.parallelization for each in self.found.values())
             for base in self.chosen:
                 name = base.fabric.name

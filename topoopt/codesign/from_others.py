@@ -5,7 +5,6 @@ the best parallelization of each is wired anew. A random wiring has the plan's o
 also stay as it is: that helps where steps are few, or no ring serves the traffic.
 """
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -44,14 +43,14 @@ def faster_of_others(
     problem: Problem[Any] = comparison.search.problem
     here = comparison.result.best.time
     jitter = None if packets is None else packets.jitter
-    pairs = list(_wired_anew(comparison))
+    pairs = _wired_anew(comparison)
     if expander:
         pairs += _of_expander(comparison, packets, pairs)
     if not pairs:
         return None
+    pairs.sort(key=lambda pair: pair.time)
     if packets is None or jitter is None:
-        fastest = min(pairs, key=lambda pair: pair.time)
-        return (fastest, None) if fastest.time < here else None
+        return (pairs[0], None) if pairs[0].time < here else None
     confirmed: Confirmed[Any] = confirm_pairs(problem, pairs, comparison.beside.report)
     if confirmed.jitter is None or confirmed.jitter.mean >= jitter.mean:
         return None
@@ -59,17 +58,14 @@ def faster_of_others(
     return confirmed.pair, replace(confirmed, candidates=both)
 
 
-def _wired_anew(comparison: BaselineSearch) -> Iterator[Pair[Any]]:
-    """Yield what the plan's search has not kept, wired anew, if it is taken for faster."""
+def _wired_anew(comparison: BaselineSearch) -> list[Pair[Any]]:
+    """Return what the plan's search has not kept, wired anew, if it is taken for faster."""
     search, result = comparison.search, comparison.result
-    if not (comparison.exchanged and isinstance(search, OperatorSearch)):
-        return
+    if not (isinstance(search, OperatorSearch) and search.exchanges(result)):
+        return []
     kept = {result.best.strategy, *(pair.strategy for pair in result.others)}
     found = dict.fromkeys(each.parallelization for each in comparison.found.values())
-    for strategy in [each for each in found if each not in kept]:
-        pair = search.wired_anew(strategy, result.best)
-        if pair is not None:
-            yield pair
+    return search.wired_anew([each for each in found if each not in kept], result.best)
 
 
 def _of_expander(

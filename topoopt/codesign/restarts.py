@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 from codesign_base import InputError
@@ -18,6 +19,7 @@ from topoopt.base.engine import LOCAL, check_engine, run_jobs
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.baselines.baseline import BaselineFabric
+from topoopt.baselines.baselines import seed_matters
 from topoopt.codesign.once import optimize_once
 from topoopt.codesign.question import PlanQuestion
 from topoopt.plan.plan import Plan, parse_plan
@@ -26,8 +28,6 @@ from topoopt.problem.seeds import restart_seed
 from topoopt.search.search_state import StateFile
 
 CHECKPOINT_SCHEMA = "topoopt-checkpoint/2"
-# Baselines whose fabric is the same for every seed, so that all searches' finds compare.
-_SEEDED = ("expander",)
 
 
 def co_optimize_with_restarts(
@@ -112,14 +112,19 @@ def co_optimize_with_restarts(
 
 
 def _baselines(plans: Mapping[int, Plan], best: int) -> dict[str, Baseline]:
-    """Return the fastest find of all searches for each fabric that was the same to them."""
+    """Return the fastest find of all searches for each fabric that was the same to them.
+
+    By packets where all of them say what these take, as fabrics are compared then; else by flows.
+    """
     chosen = dict(plans[best].baselines)
     # In the order of the searches, not of their ends: of equal finds the first counts.
     searches = [plans[place] for place in sorted(plans)]
     for name, own in chosen.items():
         others = [plan.baselines[name] for plan in searches if name in plan.baselines]
-        fastest = min(others, key=lambda baseline: baseline.time_s)
-        if name not in _SEEDED and fastest.time_s < own.time_s:
+        packets = all(each.packet_time_s is not None for each in others)
+        kind = attrgetter("packet_time_s" if packets else "iteration_time_s")
+        fastest = min(others, key=kind)
+        if not seed_matters(name) and kind(fastest) < kind(own):
             # Another search's plan is not this one's.
             origin = "search" if fastest.origin == "plan" else fastest.origin
             chosen[name] = replace(fastest, origin=origin)

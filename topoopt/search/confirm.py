@@ -265,7 +265,7 @@ def packet_times_on(base: BaselineFabric, tasks: TaskGraph) -> Jitter | None:
         trains do not know these.
     """
     fabric = base.unmerged
-    # The same copies for every seed of a search: fabrics do not depend on it.
+    # The same copies for every seed, so that what several searches find on a fabric compares.
     return confirmed_times(fabric, tasks, 0) if isinstance(fabric, Fabric) else None
 
 

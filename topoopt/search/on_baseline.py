@@ -16,6 +16,7 @@ from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.baselines.baseline import BaselineFabric
+from topoopt.baselines.baselines import ALL_BASELINES
 from topoopt.evaluate.baseline_scores import Took, baseline_scorer, in_other_buckets
 from topoopt.evaluate.least_times import sent_seconds
 from topoopt.evaluate.pair import Pair
@@ -32,7 +33,6 @@ from topoopt.search.confirm import (
 )
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
-from topoopt.search.joint import JOINT_METHOD
 from topoopt.search.population import score_starts
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.steps import Search
@@ -50,9 +50,9 @@ _LEAST_SHARED = 2e7
 # proposal is so little work that without an end to them they go on for many minutes.
 _SLICE = 25
 _MOST_PROPOSALS = 6000
-# Of proposals. What the expander's search finds may become the plan, so it is the same whatever
-# else a plan is compared with.
-_STREAMS = {"ideal-switch": 0, "fat-tree": 1, "expander": 2}
+# Of proposals. What is found may become the plan, which is the same in whatever order fabrics are
+# named.
+_STREAMS = {name: place for place, name in enumerate(ALL_BASELINES)} | {"expander": 2}
 
 
 @dataclass
@@ -95,15 +95,6 @@ class _Remembering:
         return finalists(found, spacing, count)
 
 
-def quickly_shared(search: Search) -> bool:
-    """Say whether fabrics are begun as the plan is, and try what was found for one another.
-
-    By the default method, on few servers: others are published or compared with, and scores of
-    many servers take long.
-    """
-    return search.method is JOINT_METHOD and not search.threaded
-
-
 def best_on_baseline(
     search: Search,
     base: BaselineFabric,
@@ -121,7 +112,8 @@ def best_on_baseline(
     result : SearchResult
         Of that search. After an interruption its strategies are scored, and nothing is searched.
     number : int
-        Of the fabric among those compared with, which seeds its proposals unless it is a usual one.
+        Of the fabric among those compared with, which seeds its proposals unless its name is one of
+        `ALL_BASELINES`.
     progress : callable, optional
 
     Returns
@@ -153,7 +145,7 @@ def best_on_baseline(
     if often and fastest > _FAR * result.best.time:
         # What has no transfers says nothing of the fabric where it moves whole tables.
         score(often[0])
-    if quickly_shared(search) and not result.interrupted:
+    if search.compares_more and not result.interrupted:
         score_starts(search, score, starts[:1], _NEAR * fastest)
     times: Jitter | None = None
     first = score.pairs(host, search.options.chains)
@@ -201,14 +193,18 @@ def better_on_baseline(
     Returns
     -------
     BestOnBaseline
-        What is faster by flows and, if the one found has packet times, by packets.
+        What is faster than the one found by flows and, if that has packet times, by packets: of
+        such the fastest by packets, else by flows.
     """
+    found = best
     for strategy in others:
-        if strategy == best.parallelization or not problem.fits(strategy):
+        if strategy == found.parallelization or not problem.fits(strategy):
             continue
+        # By packets an order of fabrics must not decide which of two good ones is rejected.
+        most = best.time if found.packets is None else found.time
         scorer = baseline_scorer(problem, base.fabric, strategy)
-        took = Took(scorer(strategy, best.time), scorer.bounded, scorer.near)
-        if took.seconds >= best.time or took.bounded:
+        took = Took(scorer(strategy, most), scorer.bounded, scorer.near)
+        if took.seconds >= most or took.bounded:
             continue
         packets = None
         if best.packets is not None:

@@ -18,12 +18,7 @@ from topoopt.search.confirm import screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.methods import search_for
-from topoopt.search.on_baseline import (
-    best_on_baseline,
-    better_on_baseline,
-    origin_of,
-    quickly_shared,
-)
+from topoopt.search.on_baseline import best_on_baseline, better_on_baseline, origin_of
 from topoopt.search.packet_moves import PacketMoves
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.route_moves import other_routes
@@ -188,9 +183,9 @@ class OperatorSearch:
         """
         return best_on_baseline(self.search, base, result, number, progress)
 
-    def exchanged(self, result: SearchResult) -> bool:
+    def exchanges(self, result: SearchResult) -> bool:
         """Say whether the plan and the fabrics it is compared with try what others found."""
-        return quickly_shared(self.search) and not result.interrupted
+        return not result.interrupted and self.search.compares_more
 
     def better_on(
         self, base: BaselineFabric, best: BestOnBaseline[Strategy], others: Iterable[Strategy]
@@ -210,24 +205,28 @@ class OperatorSearch:
         """
         return better_on_baseline(self.search.problem.plain, base, best, others)
 
-    def wired_anew(self, strategy: Strategy, best: Pair) -> Pair | None:
-        """Wire a strategy that was found elsewhere; None if it is taken for no faster than a pair.
+    def wired_anew(self, strategies: Iterable[Strategy], best: Pair) -> list[Pair]:
+        """Wire strategies that were found elsewhere.
 
         Parameters
         ----------
-        strategy : Strategy
+        strategies : iterable of Strategy
         best : Pair
             Of the plan.
 
         Returns
         -------
-        Pair or None
+        list of Pair
+            Those that the search's score takes for faster than the plan, with their fluid times.
         """
-        least = self.search.scorer(best.fabric)(best.strategy)
-        pair = self.search.rewirer().wire(strategy, "search", limit=least)
-        if pair is None or pair.time >= least:
-            return None
-        return replace(pair, time=Scorer(self.problem, pair.fabric)(strategy))
+        search = self.search
+        least = search.scorer(best.fabric)(best.strategy)
+        wired = [search.rewirer().wire(each, "search", limit=least) for each in strategies]
+        return [
+            replace(pair, time=Scorer(self.problem, pair.fabric)(pair.strategy))
+            for pair in wired
+            if pair is not None and pair.time < least
+        ]
 
     def origin_of(self, strategy: Strategy, result: SearchResult) -> str:
         """Say where a strategy comes from: "plan", the name of a usual one, or "search".

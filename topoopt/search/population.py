@@ -94,8 +94,7 @@ def wired_population(
     chains, budget, result = search.options.chains, deadline.budget, state.result
     if search.cluster.servers == 1 or budget.steps == 0 or search.exhausted(pairs[0].time):
         return best_starts(search, state, pairs, deadline)
-    score = search.quick_scorer(search.ideal)
-    before = result.steps, result.work
+    score, before = search.quick_scorer(search.ideal), (result.steps, result.work)
     try:
         # Few servers are cheap to search whole.
         near = _NEAR * pairs[0].time if search.threaded else np.inf
@@ -109,7 +108,7 @@ def wired_population(
     steps = _SOUGHT_ROUNDS * round_steps(search, pairs[0], chains, search.method.round_steps)
     rounds = _sought(search, state, first, steps, deadline)
     if rounds is None:
-        # A search of no steps begins with nothing else, and is to give the same plan.
+        # What time cut short is as if it had not begun: no number of steps would end there.
         result.steps, result.work = before
         return []
     if result.interrupted:

@@ -244,6 +244,15 @@ class Search:
         return self.cluster.servers >= THREADED_FROM
 
     @property
+    def compares_more(self) -> bool:
+        """Whether fabrics compared with get starts of their own, and what others found.
+
+        Not on many servers, where a score takes long, nor where other methods than the default
+        one are asked for, which are there to be compared with.
+        """
+        return self.options.searched == "joint" and not self.threaded
+
+    @property
     def wirings_costly(self) -> bool:
         """Whether a wiring takes long to try, but pairs are still wired in all ways."""
         return self.threaded and not self.problem.spares

@@ -10,9 +10,15 @@ from small_plans import assert_valid, small_dlrm, solve
 
 import topoopt as to
 from codesign_base import InputError
-from topoopt.baselines.baselines import ALL_BASELINES, baseline_fabric, every_fabric
+from topoopt.baselines.baselines import (
+    ALL_BASELINES,
+    baseline_fabric,
+    every_fabric,
+    seed_matters,
+)
 from topoopt.baselines.zoo_baselines import zoo_fabric
 from topoopt.baselines.zoo_names import ZOO, even_grid
+from topoopt.fabric.fabric import Fabric
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.prices import default_prices, direct_connect_cost
@@ -97,6 +103,26 @@ def test_grids_are_as_even_as_they_can_be(dims):
         if dims > 1:
             proper = [s for s in few if min(s) > 1]
             assert max(sizes) == min(max(s) for s in proper or few)
+
+
+@pytest.mark.parametrize(("servers", "degree"), [(8, 3), (12, 4), (16, 4)])
+def test_fabrics_of_which_no_seed_is_said_to_matter_are_the_same_for_all(servers, degree):
+    cluster = to.Cluster(servers, degree, "100Gbps")
+
+    def described(seed):
+        built = (base.fabric for base in every_fabric(cluster, PRICES, seed)[0])
+        fixed = [fabric for fabric in built if isinstance(fabric, Fabric)]
+        return {
+            each.name: (cables_of(each.network).tolist() if not each.network.switches else [],
+                        each.network.capacity.tolist(), dict(each.rings))
+            for each in fixed
+        }  # fmt: skip
+
+    first, other = described(0), described(1792277762)
+    drawn = {name for name in first if first[name] != other[name]}
+    assert {"expander", "torus2d"} <= drawn <= {name for name in first if seed_matters(name)}
+    assert not any(map(seed_matters, ("ideal-switch", "fat-tree", "totient", "leaf-spine")))
+    assert seed_matters("torus:2x2x2") and not seed_matters("rail:group=2")
 
 
 @pytest.mark.parametrize("servers", [8, 12, 16, 30])

@@ -4,6 +4,7 @@ import pytest
 
 import topoopt as to
 from topoopt.codesign import once
+from topoopt.search import operators
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,29 @@ def test_what_was_found_for_a_slower_fabric_is_wired_too(monkeypatch) -> None:
     # What is found for one fabric is tried on all.
     switch, tree = (plan.baselines[name] for name in compared)
     assert switch.packet_time_s <= tree.packet_time_s
+
+
+def test_the_order_in_which_fabrics_are_named_changes_nothing() -> None:
+    job, cluster = to.Job(to.models.get_model("dlrm-16")), to.Cluster(6, 3, "10Gbps")
+    options, compared = to.SearchOptions(steps=10), ["leaf-spine", "fat-tree", "kautz"]
+    plan = to.co_optimize(job, cluster, options, baselines=compared)
+    other = to.co_optimize(job, cluster, options, baselines=compared[::-1])
+    assert (plan.parallelization, plan.links) == (other.parallelization, other.links)
+    assert plan.baselines == other.baselines
+
+
+def test_after_an_interruption_nothing_is_tried_on_other_fabrics(monkeypatch) -> None:
+    job, cluster = to.Job(to.models.get_model("dlrm-16")), to.Cluster(4, 1, "100Gbps")
+    tried = []
+    monkeypatch.setattr(operators, "better_on_baseline", lambda *asked: tried.append(asked))
+
+    def stop(made):
+        if made.stage == "packet trains":
+            raise KeyboardInterrupt
+
+    plan = to.co_optimize(job, cluster, to.SearchOptions(steps=10), progress=stop)
+    assert plan.search.interrupted and plan.baselines and not tried
+    assert to.verify_plan(plan).ok
 
 
 def test_published_searches_and_schedules_keep_their_own() -> None:

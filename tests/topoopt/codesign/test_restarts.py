@@ -9,6 +9,7 @@ from small_plans import planned, small_dlrm
 import topoopt.codesign.once
 import topoopt.codesign.restarts
 from codesign_base import InputError
+from parallelism.models.presets import get_model
 from topoopt import Cluster, Job, co_optimize, verify_plan
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.seeds import restart_seed
@@ -48,8 +49,9 @@ def test_the_best_of_the_searches_is_kept(plan):
     for name in ("iteration_time_s", "links", "routes", "parallelization", "gap_parts"):
         assert getattr(plan, name) == getattr(alone[best], name)
     for name, baseline in plan.baselines.items():
-        found = [each.baselines[name].time_s for each in alone]
-        assert baseline.time_s == (found[best] if name == "expander" else min(found))
+        found = [each.baselines[name].packet_time_s for each in alone]
+        expected = found[best] if name == "expander" else min(found)
+        assert baseline.packet_time_s == expected
     assert verify_plan(plan).ok
     for changed in ({"seed": plan.seed + 1}, {"search": replace(plan.search, first_seed=4)}):
         (failure,) = verify_plan(replace(plan, **changed)).failures
@@ -67,14 +69,23 @@ def test_the_order_in_which_searches_end_changes_no_fabric_compared_with():
         assert fastest(backwards, best) == fastest(plans, best)
 
 
-def test_of_finds_for_a_fabric_that_with_the_least_stated_time_is_kept(plan):
-    name = "fat-tree"
-    slow = replace(plan.baselines[name], iteration_time_s=1.0, packet_time_s=3.0)
-    fast = replace(plan.baselines[name], iteration_time_s=1.5, packet_time_s=2.0)
-    plans = {
-        place: replace(plan, baselines={name: each}) for place, each in enumerate((slow, fast))
-    }
-    assert topoopt.codesign.restarts._baselines(plans, 0)[name].packet_time_s == 2.0
+def test_what_other_searches_find_on_a_wiring_that_their_seeds_draw_is_not_taken_over():
+    job, cluster = Job(get_model("vgg16-16")), Cluster(8, 3, "10Gbps")
+    asked = {"steps": 3, "confirm": "none", "restarts": 3, "baselines": ["xpander"]}
+    plan = planned(job, cluster, seed=1, **asked)
+    assert verify_plan(plan).ok
+
+
+def test_finds_are_compared_by_packets_where_all_state_them(plan):
+    own = plan.baselines["fat-tree"]
+    flows = replace(own, iteration_time_s=0.9 * own.iteration_time_s)
+    slower = replace(flows, packet_time_s=1.1 * own.packet_time_s)
+    untold = replace(flows, packet_time_s=None)
+    for other, kept in ((slower, own), (untold, untold)):
+        plans = {0: plan, 1: replace(plan, baselines={"fat-tree": other})}
+        found = topoopt.codesign.restarts._baselines(plans, 0)["fat-tree"]
+        assert found.packet_time_s == kept.packet_time_s
+        assert found.iteration_time_s == kept.iteration_time_s
 
 
 @pytest.mark.slow
