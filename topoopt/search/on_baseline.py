@@ -50,8 +50,8 @@ _LEAST_SHARED = 2e7
 # proposal is so little work that without an end to them they go on for many minutes.
 _SLICE = 25
 _MOST_PROPOSALS = 6000
-# Of proposals. What is found may become the plan, which is the same in whatever order fabrics are
-# named.
+# Of proposals, by name: what is found may become the plan, which must not depend on the order in
+# which fabrics are named. Those of every plan have the first three.
 _STREAMS = {name: place for place, name in enumerate(ALL_BASELINES)} | {"expander": 2}
 
 
@@ -71,6 +71,11 @@ class _Remembering:
         if time <= limit and time < float("inf"):
             self.met[strategy] = Took(time, self.scorer.bounded, self.scorer.near)
         return time
+
+    def once(self, strategy: Strategy, limit: float = float("inf")) -> float:
+        """Return what a strategy took if it was of interest before, or score it."""
+        known = self.met.get(strategy)
+        return self(strategy, limit) if known is None else known.seconds
 
     def exactly(self, problem: Problem, strategy: Strategy) -> Took:
         """Return what a strategy takes by a problem's score, as exactly as fabrics are compared.
@@ -146,7 +151,7 @@ def best_on_baseline(
         # What has no transfers says nothing of the fabric where it moves whole tables.
         score(often[0])
     if search.compares_more and not result.interrupted:
-        score_starts(search, score, starts[:1], _NEAR * fastest)
+        score_starts(search, score.once, starts[:1], _NEAR * fastest)
     times: Jitter | None = None
     first = score.pairs(host, search.options.chains)
     if not result.interrupted:

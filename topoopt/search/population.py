@@ -208,12 +208,13 @@ def seeds(
     search: Search, score: Score, known: list[Strategy], widened: _Timed, near: float = np.inf,
     cuts: int | None = None,
 ) -> _Timed:  # fmt: skip
-    """Return starting strategies with their times on the ideal switch, fastest first.
+    """Return starting strategies with their times, fastest first.
 
     Parameters
     ----------
     search : Search
-    score : Scorer
+    score : callable
+        Says these times: on the ideal switch, or where `score_starts` asks for them.
     known : list of Strategy
         Some that fit.
     widened : list of (float, Strategy)
