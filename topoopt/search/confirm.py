@@ -286,7 +286,8 @@ def screened(
     ----------
     problem : Problem
     pairs : list of Pair
-        Fastest first.
+        Fastest first. Of pairs with one time in trains the first counts: routes that are the same,
+        or variants that differ in the numbers of servers only, would confirm one plan twice.
     count : int
         How many to return; all, in the given order, if there are no more.
     progress : callable, optional
@@ -301,7 +302,8 @@ def screened(
     times: list[float] = []
 
     def limit() -> float:
-        return sorted(times)[count - 1] if len(times) >= count else float("inf")
+        distinct = sorted(set(times))
+        return distinct[count - 1] if len(distinct) >= count else float("inf")
 
     def timed(pair: Pair[P], limit: float) -> float:
         return packet_time(problem, pair, limit)
@@ -310,8 +312,10 @@ def screened(
         times.append(time)
         if progress:
             progress(Progress("packet ranking", len(times), len(pairs), min(times)))
-    order = sorted(range(len(pairs)), key=times.__getitem__)
-    return [replace(pairs[i], in_trains=times[i]) for i in order[:count]]
+    first: dict[float, int] = {}
+    for place, time in enumerate(times):
+        first.setdefault(time, place)
+    return [replace(pairs[first[time]], in_trains=time) for time in sorted(first)[:count]]
 
 
 def confirm_pairs(

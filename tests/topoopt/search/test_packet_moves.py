@@ -121,6 +121,15 @@ def test_screening_keeps_what_is_fastest_in_trains(search, pairs):
     assert screened(PROBLEM, pairs, len(pairs)) == pairs
 
 
+def test_screening_keeps_one_of_twins(search, pairs):
+    """Where a pair has one path only, ECMP is the same route by another name."""
+    times = sorted({one_copy(search, pair) for pair in pairs})
+    twins = [twin for pair in pairs for twin in (pair, replace(pair, routing=Routing.ECMP))]
+    kept = screened(PROBLEM, twins, 3)
+    assert [pair.in_trains for pair in kept] == times[:3]
+    assert all(pair.routing is not Routing.ECMP for pair in kept)
+
+
 def test_what_ranked_in_long_trains_is_not_simulated_so_again(pairs, monkeypatch):
     monkeypatch.setattr(confirm, "_MUCH_EVENTS", 0)  # so that they are confirmed in long trains
     kept = screened(PROBLEM, pairs, 3)
