@@ -7,7 +7,7 @@ from parallelism.graph import ModelGraph
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.elementwise import concat
 from parallelism.operators.layers import dense
-from parallelism.operators.shapes import check_counts, check_list
+from parallelism.operators.shapes import MOST_OPERATORS, check_counts, check_list
 
 # Cell RNA-seq, then descriptors and fingerprints of drug 1 and of drug 2.
 UNO_FEATURES = (942, 5270, 2048, 5270, 2048)
@@ -61,7 +61,7 @@ def candle(
     where = f"model {name!r}"
     check_list(where, features=features)
     check_counts(where, tower_layers=tower_layers, width=width, dense_layers=dense_layers)
-    check_counts(where, 0, doses=doses)
+    check_counts(where, 0, MOST_OPERATORS, doses=doses)
     build = GraphBuilder(name, batch_per_gpu, element_bytes)
     tops = []
     for tower, extent in enumerate(features):

@@ -10,7 +10,7 @@ from parallelism.graph import ModelGraph
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.elementwise import concat
 from parallelism.operators.layers import dense, embedding
-from parallelism.operators.shapes import check_counts, check_list
+from parallelism.operators.shapes import MOST_OPERATORS, check_counts, check_list
 
 
 def skewed_bags(where: str, tables: int, bag: int, skew: float) -> list[int]:
@@ -41,8 +41,8 @@ def skewed_bags(where: str, tables: int, bag: int, skew: float) -> list[int]:
     if skew == 0:
         return [bag] * tables
     weights = [(t + 1.0) ** -skew for t in range(tables)]
-    more = tables * (bag - 1)
-    exact = [more * weight / sum(weights) for weight in weights]
+    more, total = tables * (bag - 1), sum(weights)
+    exact = [more * weight / total for weight in weights]
     whole = [int(share) for share in exact]
     order = sorted(range(tables), key=lambda t: (whole[t] - exact[t], t))
     for t in order[: more - sum(whole)]:
@@ -95,8 +95,8 @@ def dlrm(
     Raises
     ------
     InputError
-        If a number is below 1 (``top_layers`` and ``lookup_skew`` may be 0), or ``dims`` has not
-        one for each table.
+        If a number is below 1 (``top_layers`` and ``lookup_skew`` may be 0), there are more than
+        100,000 operators, or ``dims`` has not one for each table.
 
     References
     ----------
@@ -109,7 +109,9 @@ def dlrm(
     40
     """
     where = f"model {name!r}"
-    check_counts(where, tables=tables, rows=rows, dim=dim, bag=bag)
+    # What makes an operator each is bounded before there are lists of as many.
+    check_counts(where, most=MOST_OPERATORS, tables=tables)
+    check_counts(where, rows=rows, dim=dim, bag=bag)
     check_counts(where, bottom_width=bottom_width, bottom_layers=bottom_layers)
     check_counts(where, top_width=top_width)
     check_counts(where, 0, top_layers=top_layers)

@@ -20,10 +20,9 @@ from dataclasses import replace
 from codesign_base import InputError
 from codesign_base.arguments import of_python_numbers
 from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split, mixed_later
-from parallelism.operators.shapes import Tensor, check_counts, check_shape
+from parallelism.operators.shapes import MOST_OPERATORS, Tensor, check_counts, check_shape
 
 INDEX_BYTES = 8
-MOST_OPERATORS = 100_000
 
 
 def legal_splits(*pairs: tuple[Mode, int]) -> tuple[Split, ...]:
@@ -161,10 +160,7 @@ class GraphBuilder:
             raise InputError(
                 f"model {self._name!r} has more than {MOST_OPERATORS} operators; give fewer"
             )
-        sources: list[int] = []
-        for tensor in inputs:
-            if tensor.operator is not None and tensor.operator not in sources:
-                sources.append(tensor.operator)
+        sources = dict.fromkeys(x.operator for x in inputs if x.operator is not None)
         self._operators.append(
             Operator(
                 name=name,

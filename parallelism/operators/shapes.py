@@ -8,6 +8,7 @@ from codesign_base import InputError
 
 # Beyond this no byte or FLOP count is a plausible model, and products could leave float range.
 LARGEST = 10**15
+MOST_OPERATORS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,14 @@ class Tensor:
         return self.elements // self.channels
 
 
-def check_counts(where: str, least: int = 1, **numbers: int) -> None:
-    """Check that numbers are integers of at least ``least``.
+def check_counts(where: str, least: int = 1, most: int = LARGEST, **numbers: int) -> None:
+    """Check that numbers are integers of at least ``least`` and at most ``most``.
 
     Parameters
     ----------
     where : str
         What the numbers belong to, named in the message.
-    least : int, optional
+    least, most : int, optional
     **numbers : int
         Name and value of each.
 
@@ -59,9 +60,10 @@ def check_counts(where: str, least: int = 1, **numbers: int) -> None:
     """
     for name, value in numbers.items():
         whole = isinstance(value, int) and not isinstance(value, bool)
-        if not whole or not least <= value <= LARGEST:
+        if not whole or not least <= value <= most:
+            to = "1e15" if most == LARGEST else most
             raise InputError(
-                f"{where}: {name} is {value!r}; give a whole number from {least} to 1e15"
+                f"{where}: {name} is {value!r}; give a whole number from {least} to {to}"
             )
 
 

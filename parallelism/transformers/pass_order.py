@@ -1,11 +1,13 @@
 """Passes of an iteration one after another, and which of them are repetitions."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from codesign_base.arrays import Flags, Ints
+from parallelism.alike import numbered
 from parallelism.transformers.schedules import PassKind, PipelineSchedule
 from parallelism.transformers.timeline_kernels import pass_sequence
 
@@ -94,14 +96,27 @@ def pass_order(schedule: PipelineSchedule, zero: int) -> PassOrder:
     # Passes of one sort leave the same outputs, wherever they begin.
     sort = np.append(np.where(alike, kind * parts + part, 3 * parts + np.arange(count)), -1)
     waits = (sort[before], sort[sender], sort[earlier], before == sender, before == earlier)
-    keys = np.stack((kind, part, *waits))[:, alike]
-    _, firsts, key = np.unique(keys, axis=1, return_index=True, return_inverse=True)
     template = np.arange(count)
-    template[alike] = np.flatnonzero(alike)[firsts][key.ravel()]
+    template[alike] = np.flatnonzero(alike)[_first_equal((kind * parts + part, *waits), alike)]
     return PassOrder(
         kind, stage, part, microbatch, before, sender, earlier, uses, scatters, last, alike,
         template,
     )  # fmt: skip
+
+
+def _first_equal(columns: Sequence[Ints | Flags], among: Flags) -> Ints:
+    """Return for each of some rows the first of them with the same values; all are at least -1.
+
+    Column by column, so that nothing is sorted: a sort of rows took longer than the tasks made of
+    the passes.
+    """
+    of = np.zeros(int(among.sum()), dtype=np.int64)
+    first = np.zeros(1, dtype=np.int64)
+    for column in columns:
+        values = column[among] + 1
+        pairs = of * (values.max(initial=0) + 1) + values
+        of, first = numbered(pairs.view(np.uint64))
+    return first[of]
 
 
 def _earlier(parts: Ints, stage: Ints, part: Ints, step: Ints) -> Ints:

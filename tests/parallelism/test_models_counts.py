@@ -203,10 +203,11 @@ def test_list_models_sums_the_graphs() -> None:
         (lambda: get_model("dlrm", tabels=3), "no parameter 'tabels'; did you mean 'tables'?"),
         (lambda: get_model("dlrm", tables=0), "tables is 0; give a whole number from 1"),
         pytest.param(
-            lambda: get_model("dlrm", tables=10**6),
+            lambda: get_model("dlrm", top_layers=10**6),
             "more than 100000 operators",
             marks=pytest.mark.slow,
         ),
+        (lambda: dlrm(tables=100_001), "tables is 100001; give a whole number from 1 to 100000"),
         (lambda: dlrm(dim=True), "dim is True"),
         (lambda: dlrm(lookup_skew=-1.0), "lookup_skew is -1.0; give an exponent of at least 0"),
         (lambda: dlrm(tables=2, dims=[4]), "dims has 1 number for 2 tables; give one for each"),
@@ -221,6 +222,7 @@ def test_list_models_sums_the_graphs() -> None:
         (lambda: resnet50(classes="x"), "classes is 'x'"),
         (lambda: candle(features=()), "features is ()"),
         (lambda: candle(features=(5,), doses=0), "give at least 2"),
+        (lambda: candle(doses=100_001), "doses is 100001; give a whole number from 0 to 100000"),
         (lambda: ncf(user_tables=3), "give the same number"),
     ],
 )

@@ -127,12 +127,13 @@ def optimize_once(
                     interrupted = True
                 if interrupted:
                     result.best, packets, scheduled, compared = before
+            result.interrupted = result.interrupted or interrupted
             try:
-                plain_bound = search.bound() if bound is None else bound.result()
+                quick = result.interrupted
+                plain_bound = search.bound(quick=quick) if bound is None else bound.result()
             except KeyboardInterrupt:
                 # A plan is nothing without it; who presses Ctrl-C again has none.
-                interrupted, plain_bound = True, search.bound()
-    result.interrupted = result.interrupted or interrupted
+                result.interrupted, plain_bound = True, search.bound(quick=True)
     names = [base.fabric.name for base in chosen]
     return _assemble(search, result, packets, scheduled, compared, names, table, plain_bound)
 

@@ -12,7 +12,7 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.text import layout_text
 from topoopt.base.progress import Progress, ProgressCallback
-from topoopt.base.second import Second, Task
+from topoopt.base.second import Second
 from topoopt.baselines.baseline import BaselineFabric
 from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.pair import Pair
@@ -36,7 +36,7 @@ from topoopt.search.placed_times import (
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
-from topoopt.search.survey import Candidate, Survey, diverse, survey
+from topoopt.search.survey import Candidate, Survey, diverse, lowest_bound, survey
 
 # Placed layouts that a topology is built for; further ones until wirings have taken so much work,
 # which is all of them on dozens of servers; those that need at most this share of the best time on
@@ -124,13 +124,29 @@ class LayoutSearch:
         self.placed: list[Placed] = []
         self.skipped: dict[Layout, None] = {}
         self.twins: dict[Layout, Candidate] = {}
-        self._least: Task | None = None
+        self._survey: Survey | None = None
         self._candidates: tuple[Candidate, ...] = ()
         self._compared: list[Compared] = []
 
-    def bound(self) -> Bound | None:
-        """Return the bound over all layouts and placements, once `run` has looked at these."""
-        return None if self._least is None else self._least.result()
+    def bound(self, *, quick: bool = False) -> Bound | None:
+        """Return the bound over all layouts and placements, once `run` has looked at these.
+
+        Parameters
+        ----------
+        quick : bool
+            Not tightened by task graphs, which may take half a minute.
+
+        Returns
+        -------
+        Bound or None
+        """
+        found = self._survey
+        if found is None:
+            return None
+        if quick:
+            return lowest_bound(self.problem, found.bounded, quick=True)
+        least: Bound = found.least.result(hear=True)
+        return least
 
     def run(
         self, progress: ProgressCallback | None = None, keeper: Keeper | None = None
@@ -160,7 +176,7 @@ class LayoutSearch:
                 progress(Progress(stage, done, total, best))
 
         found = survey(self.problem, self.second, lambda *at: report("layouts", *at))
-        self._least = found.least
+        self._survey = found
         chosen, always = self._chosen(found)
         self._candidates, self.twins = found.candidates, _twins(found.candidates)
         pairs: list[Pair[Placement]] = []
@@ -216,7 +232,7 @@ class LayoutSearch:
             interrupted=interrupted,
             converged=not interrupted,
             skipped=tuple(layout_text(layout) for layout in self.skipped),
-            counts={"layouts": found.layouts, "fitting": found.fitting, "wired": wired},
+            counts={"layouts": found.layouts, "fitting": len(found.bounded), "wired": wired},
             unsimulated=unsimulated,
         )
 

@@ -74,8 +74,18 @@ class OperatorSearch:
             and not result.interrupted and result.best.topology is not None
         )  # fmt: skip
 
-    def bound(self) -> Bound | None:
-        """Return the bound over all strategies; None where it depends on the schedule chosen."""
+    def bound(self, *, quick: bool = False) -> Bound | None:
+        """Return the bound over all strategies; None where it depends on the schedule chosen.
+
+        Parameters
+        ----------
+        quick : bool
+            Says nothing: the search has it already.
+
+        Returns
+        -------
+        Bound or None
+        """
         return self.search.least
 
     def candidates(

@@ -72,14 +72,16 @@ class Survey:
         to keep, or are published, by estimate.
     least : Task
         Gives the lowest bound over all that fit and every order of their axes.
-    layouts, fitting : int
-        Legal layouts, and those of them that fit.
+    bounded : list of Bounded
+        All that fit.
+    layouts : int
+        Legal layouts.
     """
 
     candidates: tuple[Candidate, ...]
     least: Task
+    bounded: list[Bounded]
     layouts: int
-    fitting: int
 
 
 class Looked(NamedTuple):
@@ -229,8 +231,8 @@ def survey(
     return Survey(
         tuple(found[i] for i in order),
         second.start(lowest_bound, bounded=bounded),
+        bounded,
         len(layouts),
-        len(bounded),
     )
 
 
@@ -261,19 +263,23 @@ def _undivided(family: LayoutFamily) -> str:
     )
 
 
-def lowest_bound(problem: Problem[LayoutFamily], bounded: Sequence[Bounded]) -> Bound:
+def lowest_bound(
+    problem: Problem[LayoutFamily], bounded: Sequence[Bounded], *, quick: bool = False
+) -> Bound:
     """Return the `least_bound` of a problem's layouts.
 
     Parameters
     ----------
     problem : Problem
     bounded : sequence of Bounded
+    quick : bool
 
     Returns
     -------
     Bound
     """
-    return least_bound(problem.family, wirings_of(problem.family, problem.cluster), bounded)
+    wirings = wirings_of(problem.family, problem.cluster)
+    return least_bound(problem.family, wirings, bounded, quick=quick)
 
 
 def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:

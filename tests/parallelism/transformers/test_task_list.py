@@ -13,6 +13,7 @@ from parallelism.transformers import family as family_module
 from parallelism.transformers.implementation import MEGATRON_CORE, get_stack
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.load import load_transformer
+from parallelism.transformers.pass_order import pass_order
 from parallelism.transformers.placement import AXES, Placement, axis_orders
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.shape import whole_shape
@@ -47,6 +48,26 @@ def test_dependencies_are_sorted_and_each_is_kept_once(case):
         expected = sorted({after for before, after in edges if before == task})
         assert successors[offsets[task] : offsets[task + 1]].tolist() == expected
     assert offsets[-1] == successors.size
+
+
+@pytest.mark.parametrize("schedule", CHUNKS)
+@pytest.mark.parametrize("zero", range(4))
+def test_passes_repeat_the_first_that_follows_passes_of_the_same_sorts(schedule, zero):
+    layout = Layout(pipeline=4, schedule=schedule, virtual_stages=CHUNKS[schedule])
+    order = pass_order(schedule_of(layout, 8), zero)
+    made = list(zip(order.kind.tolist(), order.part.tolist(), strict=True))
+
+    def sort(number: int) -> object:
+        return made[number] if number >= 0 and order.alike[number] else number
+
+    first: dict[object, int] = {}
+    for number, template in enumerate(order.template.tolist()):
+        others = [int(each[number]) for each in (order.before, order.sender, order.earlier)]
+        own, sender, earlier = others
+        same = own == sender, own == earlier
+        key = (sort(number), *map(sort, others), *same) if order.alike[number] else number
+        assert template == first.setdefault(key, number)
+    assert len(first) < len(made) or zero == 3  # which gathers weights for every pass
 
 
 @pytest.mark.parametrize("order", [AXES, ("data", "context", "pipeline"), ("pipeline", *AXES[:2])])
