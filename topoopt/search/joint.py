@@ -36,7 +36,9 @@ def rewired_or_escaped(search: Search, state: SearchState, r: Round, changed: bo
         r.moves = moves_of(search, state, r.pair)
     score = search.quick_scorer(search.ideal)
     rewirer = search.rewirer()
-    found = r.moves.step(score, rewirer, r.rng, _LEAPS * r.steps)
+    # Wiring some on many servers would cost many times all that came before.
+    most_work = state.result.work
+    found = r.moves.step(score, rewirer, r.rng, _LEAPS * r.steps, most_work)
     r.work += score.work + rewirer.work
     if found is not None:
         r.pair, r.searcher, r.moves = found, None, None

@@ -97,6 +97,8 @@ def best_wired(
     best = [pair]
 
     def affordable() -> Iterator[tuple[Strategy, float]]:
+        if rewirer.work >= most_work:
+            return  # which are promising need not be known
         for _, strategy in promising(score, strategies, pair.time):
             left = most_work - rewirer.work
             if left <= 0.0:
@@ -153,8 +155,9 @@ class JointMoves(Replayed):
                     yield strategy
 
     def step(
-        self, score: Score, rewirer: Rewirer, rng: np.random.Generator, count: int
-    ) -> Pair | None:
+        self, score: Score, rewirer: Rewirer, rng: np.random.Generator, count: int,
+        most_work: float = float("inf"),
+    ) -> Pair | None:  # fmt: skip
         """Look at some neighbours, wire the most promising, and return the best if it is faster.
 
         Parameters
@@ -166,6 +169,8 @@ class JointMoves(Replayed):
             Orders the regions.
         count : int
             Neighbours to look at.
+        most_work : float
+            As in `best_wired`.
 
         Returns
         -------
@@ -179,4 +184,4 @@ class JointMoves(Replayed):
         batch = list(islice(self._moves, count))
         self._taken += len(batch)
         self.exhausted = len(batch) < count
-        return best_wired(self.pair, batch, score, rewirer)
+        return best_wired(self.pair, batch, score, rewirer, most_work)

@@ -23,11 +23,12 @@ from topoopt.evaluate.scoring import Scorer
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import SearchOptions
 from topoopt.search.driver import run
-from topoopt.search.joint import crossover, moves_of
+from topoopt.search.joint import crossover, moves_of, rewired_or_escaped
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.methods import search_for
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import SearchState
+from topoopt.search.steps import Round
 from topoopt.studies.exhaustive import exhaustive_optimum
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "experiments"))
@@ -134,7 +135,31 @@ def test_crossing_ends_where_it_costs_its_share_of_all_before(monkeypatch):
         wired.clear()
         crossover(found, SearchState(result), pairs)
         counts.append(len(wired))
-        assert result.work > before
+        # With nothing left to wire them for, children are not even scored.
+        assert (result.work > before) == (before > 0.0)
+    assert counts[0] == 0 < counts[1] == 1 < counts[2]
+
+
+def test_neighbours_are_wired_for_no_more_than_all_work_before(monkeypatch):
+    """A round of one stuck pair took ten times the whole budget of 128 servers."""
+    found = search(small_mlp())
+    pair = found.rewirer().wire(data_parallel(found.space), "x")
+    wired = []
+    wire = Rewirer.wire
+
+    def counted(self, strategy, *args, **kwargs):
+        wired.append(self.most_work)
+        return wire(self, strategy, *args, **kwargs)
+
+    monkeypatch.setattr(Rewirer, "wire", counted)
+    counts = []
+    for before in (0.0, 1.0, 1e9):
+        state = SearchState(SearchResult(pair))
+        state.result.work = before
+        wired.clear()
+        rewired_or_escaped(found, state, Round(pair, np.random.default_rng(0), 10), False)
+        counts.append(len(wired))
+        assert all(most <= before for most in wired)
     assert counts[0] == 0 < counts[1] == 1 < counts[2]
 
 
