@@ -6,6 +6,7 @@ from typing import Any, Generic
 import numpy as np
 
 from parallelism.family import P
+from topoopt.evaluate.scheduling import Simulated
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter
 from topoopt.problem.routing import Routing
@@ -32,6 +33,8 @@ class Pair(Generic[P]):
         Seconds of one copy in long packet trains, where these have ranked the pair as it is.
     packets : Jitter, optional
         Times in packet trains that confirm the pair as it is, where they are known.
+    simulated : Simulated, optional
+        Its iteration under the plain schedule, where the pair as it is was simulated so.
     """
 
     strategy: P
@@ -42,6 +45,7 @@ class Pair(Generic[P]):
     origin: str
     in_trains: float | None = field(default=None, compare=False)
     packets: Jitter | None = field(default=None, compare=False)
+    simulated: Simulated | None = field(default=None, compare=False)
 
     def wired_like(self, other: "Pair[Any]") -> bool:
         """Whether both have the same links, rings and routing."""

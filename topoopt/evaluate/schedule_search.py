@@ -110,8 +110,9 @@ def plainly(family: Family[P], pair: Pair[P]) -> Scheduled[P]:
     -------
     Scheduled
     """
-    plain = Schedule.plain()
-    simulated = simulate_schedule(pair.fabric, family.represented(pair.strategy), plain)
+    plain, simulated = Schedule.plain(), pair.simulated
+    if simulated is None:
+        simulated = simulate_schedule(pair.fabric, family.represented(pair.strategy), plain)
     return Scheduled(pair, plain, simulated, simulated.time, 1)
 
 

@@ -20,8 +20,10 @@ from topoopt.base.side_by_side import in_twos
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.routed import direct_fabric
+from topoopt.evaluate.scheduling import simulate_schedule
 from topoopt.evaluate.scoring import Scorer
 from topoopt.problem.routing import Routing
+from topoopt.problem.schedule import Schedule
 from topoopt.search.confirm import confirmed_times
 from topoopt.search.driver import run
 from topoopt.search.finalists import finalists
@@ -43,8 +45,11 @@ def one_path(problem: Problem, pair: Pair[Strategy]) -> Pair[Strategy] | None:
     if not np.any(tasks.kind == TRANSFER):
         return None
     fabric = direct_fabric(pair.topology, Routing.BALANCED, tasks=tasks)
-    time = Scorer(problem.scored(0.0), fabric)(pair.strategy)
-    return replace(pair, fabric=fabric, routing=Routing.BALANCED, time=time, packets=None)
+    own = simulate_schedule(fabric, problem.family.represented(pair.strategy), problem.schedule)
+    return replace(
+        pair, fabric=fabric, routing=Routing.BALANCED, time=own.time, packets=None,
+        simulated=own if problem.schedule == Schedule.plain() else None,
+    )  # fmt: skip
 
 
 def judged(problem: Problem, pair: Pair[Strategy]) -> list[Pair[Strategy]]:

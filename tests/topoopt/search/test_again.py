@@ -8,13 +8,14 @@ from small_plans import small_mlp
 
 import topoopt as to
 from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.schedule_search import plainly
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.jitter import Jitter
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
 from topoopt.search import again
-from topoopt.search.again import judged, search_again
+from topoopt.search.again import judged, one_path, search_again
 from topoopt.search.confirm import confirm_pairs, confirmed_times
 from topoopt.search.driver import run
 from topoopt.search.operators import OperatorSearch
@@ -41,6 +42,24 @@ def test_packets_say_what_the_best_pair_takes_with_all_paths_and_one(found):
     for one in (pair, alone):
         times = confirmed_times(one.fabric, tasks, operators.problem.seed)
         assert np.array_equal(one.packets.times, times.times)
+
+
+def test_what_was_simulated_as_a_plan_is_not_simulated_again(found, monkeypatch):
+    operators, _, (pair, alone) = found
+    family = operators.problem.family
+    anew = plainly(family, replace(alone, simulated=None))
+    assert anew.plain_time == alone.time and pair.simulated is None
+    monkeypatch.setattr("topoopt.evaluate.schedule_search.simulate_schedule", None)
+    known = plainly(family, alone)
+    assert (
+        known.plain_time == anew.plain_time
+        and known.simulated.computing == anew.simulated.computing
+    )
+    assert np.array_equal(known.simulated.start, anew.simulated.start)
+    # Devices that work in another order make another iteration.
+    ordered = operators.problem.options.settled("operators", 34)
+    ordered = replace(operators.problem, options=replace(ordered, schedule="compute"))
+    assert one_path(ordered, pair).simulated is None
 
 
 def test_paths_of_pairs_without_transfers_do_not_matter(found):
