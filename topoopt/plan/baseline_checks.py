@@ -48,8 +48,6 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
         if not fits:
             continue
         pair = start_pair(rewirer, strategy, name)
-        if pair is not None and name not in USUAL:
-            pair = rewirer.exactly(pair)
         if pair is None:
             raise InputError(f"named_strategies_s: {name} cannot be wired")
         require_same(f"named_strategies_s of {name}", stored, pair.time, SIMULATED)
@@ -61,7 +59,7 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
             not compared
             and plan.search.options.confirm != "packet"
             and plan.search.options.schedule != "fused"
-            and plan.iteration_time_s > pair.time * (1 + (near if problem.spares else SIMULATED))
+            and plan.iteration_time_s > pair.time * (1 + (near or SIMULATED))
         ):
             raise InputError(f"the plan is slower than the starting strategy {name}")
     if not plan.search.interrupted:

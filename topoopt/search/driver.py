@@ -160,23 +160,17 @@ def start(
         interrupted = True
     if not pairs:
         _refuse(search, named[LEAST_MEMORY])
-    # The usual two have exact times.
-    kept = [pair for pair in pairs if pair.origin in USUAL]
-    others = [pair for pair in pairs if pair.origin not in USUAL]
-    exactly = in_twos(others, lambda pair, _: Rewirer(problem).exactly(pair), lambda: 0.0, servers)
-    kept += [pair for _, pair in exactly]
-    kept.sort(key=lambda pair: pair.time)
-    times |= {pair.origin: pair.time for pair in kept}
+    times |= {pair.origin: pair.time for pair in pairs}
     if problem.spares and not interrupted:
         # Only the best is worth all wirings there.
-        best_pair = kept[0]
+        best_pair = pairs[0]
         found = Rewirer(problem).wire(
             best_pair.strategy, best_pair.origin, limit=best_pair.time, weighted=True,
             known=best_pair,
         )  # fmt: skip
         if found is not None and found.time < best_pair.time:
-            kept[0] = found
-    return kept, times, interrupted
+            pairs[0] = found
+    return pairs, times, interrupted
 
 
 def make_rounds(
