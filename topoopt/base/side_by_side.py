@@ -75,13 +75,15 @@ class Beside:
     progress : callable, optional
         Called by one thread at a time; where it raises `KeyboardInterrupt`, so do all later
         reports.
+    threads : int
+        How many tasks may run at a time.
     """
 
-    def __init__(self, progress: ProgressCallback | None) -> None:
+    def __init__(self, progress: ProgressCallback | None, threads: int = 2) -> None:
         self._progress = progress
         self._lock = Lock()
         self._interrupted = False
-        self._pool = ThreadPoolExecutor(2)
+        self._pool = ThreadPoolExecutor(threads)
 
     def __enter__(self) -> "Beside":
         return self
@@ -104,5 +106,5 @@ class Beside:
                 raise
 
     def start(self, task: Callable[[], _Result]) -> "Future[_Result]":
-        """Run a task as soon as one of two threads is free."""
+        """Run a task as soon as a thread is free."""
         return self._pool.submit(task)

@@ -9,11 +9,12 @@ from codesign_base import InputError
 from codesign_base.jit import compiled_cache_is_warm, kernels_are_shared
 from parallelism.taskgraph import traffic_of
 from parallelism.transformers.family import LayoutFamily
+from routing.routes import tabled
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.processes import granted_cores
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.second import Second, second_process
-from topoopt.base.side_by_side import Beside
+from topoopt.base.side_by_side import THREADED_FROM, Beside
 from topoopt.base.version import installed_version
 from topoopt.baselines.baselines import baseline_fabrics
 from topoopt.bounds.bounds import Bound
@@ -104,7 +105,7 @@ def optimize_once(
     ):
         search = search_of(problem, second)
         result = search.run(report, keeper)
-        with Beside(report) as beside:
+        with Beside(report, _beside(cluster.servers)) as beside:
             bound = beside.start(search.bound) if not layouts else None
             comparison = BaselineSearch(search, result, chosen, beside)
             confirmed = (
@@ -143,6 +144,15 @@ def search_of(problem: Problem[Any], second: Second | None = None) -> AnySearch:
     if isinstance(problem.family, LayoutFamily):
         return LayoutSearch(problem, second=second)
     return OperatorSearch(problem)
+
+
+def _beside(servers: int) -> int:
+    """Return how many threads search what a plan is compared with.
+
+    Simulations that take seconds are spread over the cores if one more is under way than there are
+    cores mostly; of more servers they fill memory, and of few the interpreter has most to do.
+    """
+    return 3 if servers >= THREADED_FROM and tabled(servers) else 2
 
 
 def _worth_two(family: AnyFamily) -> bool:

@@ -6,7 +6,8 @@ here, too.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
 from typing import cast
 
 import numpy as np
@@ -15,6 +16,7 @@ from parallelism.builder_rows import PortLoad
 from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
 from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.base.side_by_side import in_twos
 from topoopt.baselines.baseline import BaselineFabric
 from topoopt.baselines.baselines import ALL_BASELINES
 from topoopt.evaluate.baseline_scores import Took, baseline_scorer, in_other_buckets
@@ -33,7 +35,7 @@ from topoopt.search.confirm import (
 )
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
-from topoopt.search.population import score_starts
+from topoopt.search.population import NEARLY, score_starts
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.steps import Search
 from topoopt.search.yielding import measured_yielding
@@ -71,6 +73,29 @@ class _Remembering:
         if time <= limit and time < float("inf"):
             self.met[strategy] = Took(time, self.scorer.bounded, self.scorer.near)
         return time
+
+    def fastest_of(self, strategies: Iterable[Strategy], servers: int) -> float:
+        """Return the least time of some, slower ones given up; `in_twos` from so many servers on.
+
+        The first is scored alone, because its time is the limit of the others.
+        """
+        fastest = float("inf")
+
+        def limit() -> float:
+            return _NEAR * fastest
+
+        def scored(strategy: Strategy, most: float) -> tuple[float, _Remembering]:
+            fresh = _Remembering(replace(self.scorer, work=0.0))
+            return fresh(strategy, most), fresh
+
+        left = iter(strategies)
+        for _, (time, fresh) in chain(
+            in_twos(islice(left, 1), scored, limit, 0), in_twos(left, scored, limit, servers)
+        ):
+            self.scorer.work += fresh.work
+            self.met |= fresh.met
+            fastest = min(fastest, time)
+        return fastest
 
     def once(self, strategy: Strategy, limit: float = float("inf")) -> float:
         """Return what a strategy took if it was of interest before, or score it."""
@@ -172,7 +197,8 @@ def best_on_baseline(
         chosen = [best]
     else:
         # The search may have batched completions; what is reported is exact.
-        chosen = [first[0].strategy, score.pairs(host, 1)[0].strategy]
+        both = [first[0], score.pairs(host, 1)[0]]
+        chosen = [pair.strategy for pair in both if pair.time <= NEARLY * both[1].time]
     timed = [(score.exactly(problem, strategy), strategy) for strategy in dict.fromkeys(chosen)]
     took, best = min(timed, key=lambda each: each[0].seconds)
     took = in_other_buckets(problem, fabric, best, took)
@@ -254,9 +280,9 @@ def _score_again(
     the fewest first.
     """
     problem, fabric = search.problem.plain, score.scorer.fabric
-    fastest = float("inf")
     later: list[tuple[PortLoad, Strategy]] = []
     often: list[tuple[int, Strategy]] = []
+    soon: list[Strategy] = []
     few = MOST_MOVES * problem.family.servers
     for strategy in dict.fromkeys(strategies):
         if problem.spares and isinstance(fabric, Fabric):
@@ -264,7 +290,9 @@ def _score_again(
             if load.transfers > few and problem.fits(strategy):
                 later.append((load, strategy))
                 continue
-        fastest = min(fastest, score(strategy, _NEAR * fastest))
+        soon.append(strategy)
+    # What is made for two of many servers would fill memory.
+    fastest = score.fastest_of(soon, 0 if problem.spares else problem.family.servers)
     for load, strategy in later:
         assert isinstance(fabric, Fabric)
         net, hosts = fabric.network, load.sent.size

@@ -57,8 +57,8 @@ _NEAR = 1.35
 # Where the last topologies gained little, strategies are wired no more that are not so many times
 # faster on the ideal switch than the best pair.
 _MUCH_FASTER = 1.1
-# Near times, which are off by about 0.1 %, do for pairs that are slower than the best by more.
-_NEARLY = 1.01
+NEARLY = 1.01
+"""Near times, off by about 0.1 %, do for what takes so many times as long as the best."""
 # Places at which streams on halves begin and end where scores are costly.
 _FEW_CUTS, _FEW_FROM = 4, 32
 # The same of widening branches; how many of them are wired, and how many of both are searched.
@@ -384,7 +384,7 @@ def _wired(
             strategy, "search", formula_limit=formula, limit=limit, exact=False,
             weighted=search.problem.spares,
         )  # fmt: skip
-        if pair is not None and pair.time <= _NEARLY * limit / allowed:
+        if pair is not None and pair.time <= NEARLY * limit / allowed:
             pair = rewirer.exactly(pair)
         return pair, rewirer.work
 

@@ -119,6 +119,24 @@ def test_a_bound_by_links_alone_is_not_looked_for_again(searched, monkeypatch):
     assert not runs
 
 
+@pytest.mark.parametrize("servers", [2, 64])
+def test_what_was_kept_is_scored_as_one_by_one(searched, servers):
+    """In twos the second of two knows a limit less, so that more may be remembered."""
+    search, result, cluster = searched
+    problem = search.problem.plain
+    fabric = baseline_fabric("fat-tree", cluster, default_prices(), 0).fabric
+    strategies = list(dict.fromkeys([result.best.strategy, *(p.strategy for p in result.others)]))
+    assert len(strategies) > 3
+    alone, met = (_Remembering(Scorer(problem, fabric)) for _ in range(2))
+    fastest = np.inf
+    for strategy in strategies:
+        fastest = min(fastest, alone(strategy, 1.1 * fastest))
+    assert met.fastest_of(strategies, servers) == fastest < np.inf
+    assert met.met.items() >= alone.met.items() and met.work >= alone.work
+    if servers == 2:
+        assert met.met == alone.met and met.work == alone.work
+
+
 @pytest.mark.parametrize("confirm", ["packet", "none"])
 def test_the_quickest_search_does_not_leave_other_fabrics_out(tmp_path, confirm) -> None:
     """A Fat-tree took 671 us where it had a tenth of a short search; the best there takes 432."""
