@@ -43,6 +43,8 @@ _MOST_LATER = 0.8
 # many of them.
 _LEAST_ROUND_STEPS = 8
 _ROUNDS = 10
+# A round of so few may pass the budget by this share of it, as one score says.
+_OVERDRAWN = 0.1
 
 
 def run(
@@ -86,7 +88,7 @@ def run(
         chains and not result.interrupted
         and not _nothing_to_try(search, state) and not _settled_down(state, budget)
         and not (_free(budget) and search.exhausted(result.best.time))
-        and result.steps < budget.steps and result.work < budget.work - state.later_work
+        and result.steps < budget.steps and _affordable(state, budget)
     ):  # fmt: skip
         if keeper:
             keeper.save(search, state)
@@ -236,15 +238,16 @@ def make_rounds(
     return not stop_now, False
 
 
-def round_steps(search: Search, pair: Pair, chains: int, most: int) -> int:
-    """Return the proposals of a chain's round, ``most`` at most, from the cost of one score."""
+def round_steps(search: Search, pair: Pair, chains: int, most: int) -> tuple[int, float]:
+    """Return the proposals of a chain's round, ``most`` at most, and the work of one score."""
     scorer, method = search.quick_scorer(pair.fabric), search.method
     affordable = method.budget(search.cluster.servers).work / (_ROUNDS * chains)
     if search.problem.spares:
         # What takes more than this gets the fewest anyway.
         scorer.budget = affordable / _LEAST_ROUND_STEPS
     scorer.timed(search.builder.build(pair.strategy))
-    return int(np.clip(affordable / (scorer.work + 1.0), _LEAST_ROUND_STEPS, most))
+    steps = int(np.clip(affordable / (scorer.work + 1.0), _LEAST_ROUND_STEPS, most))
+    return steps, scorer.work
 
 
 def _begun(search: Search, deadline: Deadline) -> SearchState:
@@ -265,10 +268,12 @@ def _begun(search: Search, deadline: Deadline) -> SearchState:
             for c in range(chains)
         ],
     )
-    whole = search.method.round_steps
-    state.round_steps = round_steps(search, pairs[0], chains, whole) if chains else 0
-    if search.effort.slice_steps and result.work > search.effort.least_work:
-        state.round_steps = min(state.round_steps, search.effort.slice_steps)
+    if chains:
+        whole = search.method.round_steps
+        state.round_steps, score_work = round_steps(search, pairs[0], chains, whole)
+        if search.effort.slice_steps and result.work > search.effort.least_work:
+            state.round_steps = min(state.round_steps, search.effort.slice_steps)
+        state.round_work = chains * state.round_steps * score_work
     # Where the starts were cheap, a tenth of all work is a few proposals.
     if search.effort.again > 0.0:
         after = float(np.clip(search.effort.again * result.work, *_ROUNDS_WORK))
@@ -362,6 +367,12 @@ def _nothing_to_try(search: Search, state: SearchState) -> bool:
 def _settled_down(state: SearchState, budget: Budget) -> bool:
     """Whether the last rounds gained too little; steps and seconds that were given are spent."""
     return _free(budget) and state.gains.over
+
+
+def _affordable(state: SearchState, budget: Budget) -> bool:
+    """Whether work is left, and a round takes hardly more."""
+    left = budget.work - state.later_work - state.result.work
+    return left > 0.0 and state.round_work <= left + _OVERDRAWN * budget.work
 
 
 def _free(budget: Budget) -> bool:

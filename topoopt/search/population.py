@@ -105,8 +105,8 @@ def wired_population(
         return []
     result.work += score.work
     first = [s for s in starts[: _SOUGHT * chains] if s[0] <= _HOPEFUL * starts[0][0]]
-    steps = _SOUGHT_ROUNDS * round_steps(search, pairs[0], chains, search.method.round_steps)
-    rounds = _sought(search, state, first, steps, deadline)
+    steps, _ = round_steps(search, pairs[0], chains, search.method.round_steps)
+    rounds = _sought(search, state, first, _SOUGHT_ROUNDS * steps, deadline)
     if rounds is None:
         # What time cut short is as if it had not begun: no number of steps would end there.
         result.steps, result.work = before

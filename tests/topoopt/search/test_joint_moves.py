@@ -22,6 +22,7 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import SearchOptions
+from topoopt.search import driver
 from topoopt.search.driver import run
 from topoopt.search.joint import crossover, moves_of, rewired_or_escaped
 from topoopt.search.joint_moves import JointMoves
@@ -161,6 +162,30 @@ def test_neighbours_are_wired_for_no_more_than_all_work_before(monkeypatch):
         counts.append(len(wired))
         assert all(most <= before for most in wired)
     assert counts[0] == 0 < counts[1] == 1 < counts[2]
+
+
+@pytest.mark.parametrize(("share", "goes_on"), [(0.05, True), (10.0, False)])
+def test_no_round_is_begun_that_takes_far_more_than_is_left(share, goes_on, monkeypatch):
+    """Of 128 servers a round of the fewest proposals took several times the whole budget."""
+    found, rounds = search(small_dlrm(), rate="25Gbps"), []
+    budget = Budget(steps=20000, work=1e6)
+    usual, made = driver.round_steps, driver.make_rounds
+
+    def costly(of, pair, chains, most):
+        steps, _ = usual(of, pair, chains, most)
+        return steps, share * budget.work / (chains * steps)
+
+    def counted(of, state, each, *rest):
+        rounds.extend(r for r in each if r.pair.topology is not None)
+        return made(of, state, each, *rest)
+
+    monkeypatch.setattr(driver, "round_steps", costly)
+    monkeypatch.setattr(driver, "make_rounds", counted)
+    result = run(found, budget)
+    assert result.best.time < np.inf and bool(rounds) == goes_on
+    # Steps that were asked for are made, whatever they cost.
+    rounds.clear()
+    assert run(found, Budget(steps=1500)).steps <= 1500 and rounds
 
 
 @pytest.mark.slow
