@@ -55,7 +55,7 @@ def test_plans_use_it_and_the_bound_holds_for_it(tmp_path):
     family = job.family(4)
     found = survey(Problem(family, CLUSTER))
     fits = sum(most(family, x) <= family.memory_limit for x in family.layouts())
-    assert found.fitting == fits and found.layouts == len(family.layouts())
+    assert len(found.bounded) == fits and found.layouts == len(family.layouts())
     assert found.least.result() == everything_bound(family, CLUSTER)
     plan = to.co_optimize(job, CLUSTER, FEW)
     assert plan.parallelization.layout.zero == 2
