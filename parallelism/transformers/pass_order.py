@@ -57,9 +57,12 @@ class PassOrder:
     alike : bool array
         Whether it shares no states, or does so as all of its kind and part do: such passes differ
         in what they wait for only.
+    origins : tuple of int64 array
+        All passes that those which are ``alike`` wait for: ``before``, and which of the others
+        say of any of them more.
     template : int64 array
         The first pass that it is a repetition of: of the same kind and part, after passes
-        (`origins`) of the same kinds and parts. Itself, if it is the first, or not ``alike``.
+        (``origins``) of the same kinds and parts. Itself, if it is the first, or not ``alike``.
     """
 
     kind: Ints
@@ -76,12 +79,8 @@ class PassOrder:
     scatters: Flags
     last: Flags
     alike: Flags
+    origins: tuple[Ints, ...]
     template: Ints
-
-    @property
-    def origins(self) -> tuple[Ints, ...]:
-        """All passes that each waits for tasks of."""
-        return self.before, self.sender, self.earlier, self.gathered, self.dense, self.expert
 
 
 @lru_cache(maxsize=32)
@@ -118,11 +117,11 @@ def pass_order(schedule: PipelineSchedule, zero: int, shared: tuple[Shared, ...]
     earlier = _earlier(schedule.parts, stage, part, step)
     completes = PassKind.WEIGHT if schedule.split_backward else PassKind.BACKWARD
     first, last = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
-    for found, which, end in ((first, PassKind.FORWARD, np.minimum), (last, completes, np.maximum)):
-        own = np.flatnonzero(kind == which)
-        place_of = np.full(parts, length if end is np.minimum else -1)
-        end.at(place_of, part[own], place[own])
-        found[own] = place_of[part[own]] == place[own]
+    for found, which, way in ((first, PassKind.FORWARD, -1), (last, completes, 1)):
+        own = np.flatnonzero(kind == which)[::way]
+        end = np.empty(parts, dtype=np.int64)
+        end[part[own]] = own  # of several the last one stays
+        found[end] = True
     uses = first if zero in (1, 2) else (kind != PassKind.WEIGHT) & (zero == 3)
     scatters = last | ((kind == completes) & (zero >= 2))
     weights, *summed = np.array(shared, dtype=np.bool_).T[:, part]
@@ -132,19 +131,23 @@ def pass_order(schedule: PipelineSchedule, zero: int, shared: tuple[Shared, ...]
     )
     # What is done once is done by the first or last of several; ZeRO 3 gathers for every pass.
     alike = ~(last | (uses & (zero < 3)))
-    template = np.arange(count)
-    order = PassOrder(
-        kind, stage, part, microbatch, before, sender, earlier, gathered, dense, expert, uses,
-        scatters, last, alike, template,
-    )  # fmt: skip
+    origins = [before]
+    for origin in (sender, earlier, gathered, dense, expert):
+        own = origin[alike]
+        if own.max(initial=-1) >= 0 and not np.array_equal(own, origins[-1][alike]):
+            origins.append(origin)
     # Passes of one sort leave the same outputs, wherever they begin.
     sort = np.append(np.where(alike, kind * parts + part, 3 * parts + np.arange(count)), -1)
-    waits = [sort[origin] for origin in order.origins]
-    same = _first_same(order.origins)
+    waits = [sort[origin] for origin in origins]
+    same = _first_same(origins)
+    template = np.arange(count)
     template[alike] = np.flatnonzero(alike)[
         _first_equal((kind * parts + part, *waits, *same), alike)
     ]
-    return order
+    return PassOrder(
+        kind, stage, part, microbatch, before, sender, earlier, gathered, dense, expert, uses,
+        scatters, last, alike, tuple(origins), template,
+    )  # fmt: skip
 
 
 def _last_before(number: Ints, which: Flags) -> Ints:

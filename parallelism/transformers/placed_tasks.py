@@ -246,7 +246,9 @@ class _Builder:
         """Add one pass of all ranks of a stage, task by task."""
         order = self.order
         origins = [int(origin[number]) for origin in order.origins]
-        before, sender, earlier = origins[:3]
+        before, sender, earlier = (
+            int(each[number]) for each in (order.before, order.sender, order.earlier)
+        )
         kind, part = PassKind(int(order.kind[number])), int(order.part[number])
         mark = self.tasks.mark()
         label = (part, _PHASE[kind], int(order.microbatch[number]))
