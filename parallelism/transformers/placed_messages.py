@@ -101,13 +101,20 @@ class Messages:
             groups = np.array([self.tasks.group(servers) for servers in over.servers])
             self._groups[id(over)] = groups
         before = [task[over.members] for task in waits]
-        sizes, turn = size / over.shares * over.as_servers, self._called.get(id(over), [])
-        made = self._both(
-            kind, groups, sizes, before, label, inside, over.element, turn if in_turn else []
-        )
+        sizes = size / over.shares * over.as_servers
+        turn = self.turn(over) if in_turn else []
+        made = self._both(kind, groups, sizes, before, label, inside, over.element, turn)
         if in_turn:
-            self._called[id(over)] = made
+            self.resume(over, made)
         return [row for block in made for row in block[over.of_place].T]
+
+    def turn(self, over: Exchange) -> list[Ints]:
+        """Return the last collectives in turn, which the next will wait for."""
+        return self._called.get(id(over), [])
+
+    def resume(self, over: Exchange, turn: list[Ints]) -> None:
+        """Let the next collective in turn wait for these."""
+        self._called[id(over)] = turn
 
     def _both(
         self,

@@ -8,7 +8,7 @@ from codesign_base.arrays import Ints
 from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
 from parallelism.transformers.groups import Exchange
 from parallelism.transformers.loads import Loads
-from parallelism.transformers.pass_order import pass_order
+from parallelism.transformers.pass_order import Shared, pass_order
 from parallelism.transformers.placed_messages import SENDS, Messages
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PassKind, PipelineSchedule
@@ -102,12 +102,18 @@ class _Made(NamedTuple):
     """Tasks of a pass that others wait for, and how many it has.
 
     Those that the next pass of its ranks waits for, and those that the reader of its outputs
-    does (None: nobody reads them).
+    does (none if nobody reads them); the last that gather weights, that compute, and that sum
+    gradients in turn, of each kind of weights; and all that sum gradients.
     """
 
     size: int
     gate: list[Ints]
-    sent: list[Ints] | None
+    sent: list[Ints]
+    gathered: list[Ints]
+    ended: list[Ints]
+    dense: list[Ints]
+    expert: list[Ints]
+    reduced: list[Ints]
     tasks: Repeated
 
 
@@ -132,13 +138,25 @@ class _Builder:
         self.tasks = TaskList()
         self.messages = Messages(placement, loads, shape, self.tasks)
         self.ranks = shape.ranks
-        self.order = pass_order(schedule, placement.layout.zero)
+        self.order = pass_order(schedule, placement.layout.zero, self._shared())
         self.template: list[int] = self.order.template.tolist()
         self.made: dict[int, _Made] = {}
         self.begin: Ints = np.zeros(self.order.kind.size, dtype=np.int64)
         self.gathered: list[list[Ints]] = [[] for _ in range(self.stages)]
         self.ended: list[list[Ints]] = [[] for _ in range(self.stages)]
         self.reduced: list[list[Ints]] = [[] for _ in range(self.stages)]
+
+    def _shared(self) -> tuple[Shared, ...]:
+        """Return which states of each part are gathered and summed over the ranks of its stage."""
+        known = self.shape.collectives
+        found = []
+        for weights, gradients in zip(self.loads.weights, self.loads.gradients, strict=True):
+            (gathers, also), sums = (
+                (bool(known.dense and each.dense), bool(known.expert and each.expert))
+                for each in (weights, gradients)
+            )
+            found.append(Shared(gathers or also, *sums))
+        return tuple(found)
 
     def build(self) -> tuple[TaskGraph, Ints]:
         """Add all passes, each after those that it waits for."""
@@ -179,22 +197,43 @@ class _Builder:
         edges = np.flatnonzero(np.diff(order.template[again], prepend=-1))
         begin = np.append(self.begin, 0)  # where there is no pass
         for numbers in np.split(again, edges[1:]) if again.size else []:
-            columns = (
-                numbers, order.before[numbers], order.sender[numbers], order.earlier[numbers]
-            )  # fmt: skip
+            columns = (numbers, *(origin[numbers] for origin in order.origins))
             begins = np.stack([begin[each] for each in columns], axis=1)
-            made = self.made[int(order.template[numbers[0]])]
+            template = int(order.template[numbers[0]])
+            made = self.made[template]
             self.tasks.repeat(made.tasks, begins, order.microbatch[numbers])
+            moved = begins[:, 0] - self.begin[template]
+            self.reduced[int(order.stage[template])] += [
+                each[:, None] + moved for each in made.reduced
+            ]
 
-    def _outputs(self, number: int, sent: bool) -> list[Ints]:
-        """Return the tasks of a pass that others wait for; none of no pass."""
+    def _outputs(self, number: int, name: str) -> list[Ints]:
+        """Return some tasks of a pass that others wait for, see `_Made`; none of no pass."""
         if number < 0:
             return []
         template = self.template[number]
-        made = self.made[template]
-        tasks = (made.sent if sent else made.gate) or []
+        tasks: list[Ints] = getattr(self.made[template], name)
         moved = self.begin[number] - self.begin[template]
         return tasks if moved == 0 else [each + moved for each in tasks]
+
+    def _resume(self, number: int) -> None:
+        """Let a pass go on from those before it on its stage, which may be repetitions."""
+        order, stage = self.order, int(self.order.stage[number])
+        before, gathered = int(order.before[number]), int(order.gathered[number])
+        if before >= 0 and self.layout.zero == 3:
+            self.ended[stage] = self._outputs(before, "ended")
+        if gathered >= 0:
+            self.gathered[stage] = self._outputs(gathered, "gathered")
+        for over, origin, name in zip(
+            self._summed(stage), (order.dense, order.expert), ("dense", "expert"), strict=True
+        ):
+            if over is not None and origin[number] >= 0:
+                self.messages.resume(over, self._outputs(int(origin[number]), name))
+
+    def _summed(self, stage: int) -> list[Exchange | None]:
+        """Return over what gradients of dense weights, and of experts, are summed; None: not."""
+        known = self.shape.collectives
+        return [over[stage] if over else None for over in (known.dense, known.expert)]
 
     def _span(self, number: int) -> tuple[int, int]:
         """Return where the tasks of a pass begin and end; (0, 0) of no pass."""
@@ -206,28 +245,35 @@ class _Builder:
     def _pass(self, number: int) -> None:
         """Add one pass of all ranks of a stage, task by task."""
         order = self.order
+        origins = [int(origin[number]) for origin in order.origins]
         before, sender, earlier = (
             int(each[number]) for each in (order.before, order.sender, order.earlier)
         )
         kind, part = PassKind(int(order.kind[number])), int(order.part[number])
         mark = self.tasks.mark()
         label = (part, _PHASE[kind], int(order.microbatch[number]))
-        waits = self._outputs(before, sent=False) + self._outputs(sender, sent=True)
+        waits = self._outputs(before, "gate") + self._outputs(sender, "sent")
         stage = int(order.stage[number])
+        self._resume(number)
+        summed = len(self.reduced[stage])
         gate = self._new(
             kind, stage, label, waits, bool(order.uses[number]), bool(order.scatters[number]),
             bool(order.last[number]),
         )  # fmt: skip
-        sent = None
+        sent: list[Ints] = []
         if kind in SENDS and 0 <= part + SENDS[kind][0] < self.parts:
-            sent = self.messages.send(kind, stage, label, gate, self._outputs(earlier, sent=True))
-        origins = (
-            self._span(before),
-            *((0, 0) if other == before else self._span(other) for other in (sender, earlier)),
+            sent = self.messages.send(kind, stage, label, gate, self._outputs(earlier, "sent"))
+        spans = tuple(
+            (0, 0) if origin in origins[:place] else self._span(origin)
+            for place, origin in enumerate(origins)
+        )
+        dense, expert = (
+            [] if over is None else self.messages.turn(over) for over in self._summed(stage)
         )
         self.made[number] = _Made(
-            self.tasks.tasks - mark.tasks, gate, sent, self.tasks.since(mark, origins)
-        )
+            self.tasks.tasks - mark.tasks, gate, sent, self.gathered[stage], self.ended[stage],
+            dense, expert, self.reduced[stage][summed:], self.tasks.since(mark, spans),
+        )  # fmt: skip
 
     def _new(
         self,
@@ -402,7 +448,7 @@ class _Builder:
 
     def _last_outputs(self, stage: int) -> list[Ints]:
         """Return what the ranks of a stage do last."""
-        return self._outputs(int(np.flatnonzero(self.order.stage == stage)[-1]), sent=False)
+        return self._outputs(int(np.flatnonzero(self.order.stage == stage)[-1]), "gate")
 
     def _tie(self) -> None:
         shares = self.placement.servers_per_rank

@@ -176,6 +176,8 @@ class TaskList:
             there, waits = waited[edges], waiting[edges] - known.first.tasks
             spans = ((known.first.tasks, known.last.tasks), *known.origins)
             for number, (begin, end) in enumerate(spans):
+                if begin == end:
+                    continue
                 among = (there >= begin) & (there < end)
                 moved = begins[:, number : number + 1] - begin
                 before.append((moved + there[among]).ravel())
