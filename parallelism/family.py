@@ -7,7 +7,7 @@ a parallelization know which it is. Two exist: operators split one by one
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from typing_extensions import TypeVar
 
@@ -17,6 +17,21 @@ from parallelism.taskgraph import TaskGraph
 
 # What is not said to be of another family is of operators.
 P = TypeVar("P", default=Strategy)
+
+
+class Shorter(NamedTuple):
+    """Shorter iterations of a parallelization, from whose times that of the whole one follows.
+
+    Parameters
+    ----------
+    graphs : tuple of TaskGraph
+        Three, each of as many more microbatches than the one before.
+    steps : float
+        How many times as many microbatches the whole iteration has more than the last one.
+    """
+
+    graphs: tuple[TaskGraph, TaskGraph, TaskGraph]
+    steps: float
 
 
 class Family(Protocol[P]):
@@ -61,6 +76,13 @@ class Family(Protocol[P]):
 
     def represented(self, parallelization: P, /) -> TaskGraph:
         """Return the same, or where it is large, one task of each kind (`TaskGraph.alike`)."""
+        ...
+
+    def shorter(self, parallelization: P, /) -> Shorter | None:
+        """Return shorter iterations if the whole one repeats itself so often that they save work.
+
+        None if it does not.
+        """
         ...
 
     def memory(self, parallelization: P, /) -> Floats:

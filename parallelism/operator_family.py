@@ -155,6 +155,10 @@ class OperatorFamily:
             return np.full(self.servers, np.inf)
         return self.builder.memory(strategy)
 
+    def shorter(self, strategy: Strategy) -> None:
+        """Return None: nothing of an iteration is repeated."""
+        return
+
     def microbatched(self, strategy: Strategy, microbatches: int) -> TaskGraph | None:
         """Return one iteration in so many microbatches; None where the batch cannot be divided.
 

@@ -11,6 +11,7 @@ from codesign_base import InputError
 from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from parallelism.device import Server
+from parallelism.family import Shorter
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.assumptions import assumptions_of
@@ -56,6 +57,11 @@ _COLLECTIVES = {
 # Tasks of the graphs that are kept for later, and exchanges that these stand for: some 150 bytes
 # each.
 _MOST_KEPT = 500_000
+# A pipeline with so many passes of all stages, and so many times as many microbatches as its
+# shorter iterations differ by, is not simulated whole while layouts are ranked. These differ by the
+# stages, or by so many microbatches at least, and have these multiples of that.
+_LONG_PASSES, _LONG_STEPS, _LEAST_STEP = 50_000, 40, 8
+_SHORTER = (4, 6, 8)
 # Stated bytes of memory may differ from these by rounding.
 _ROUNDING = 1e-9
 
@@ -253,6 +259,25 @@ class LayoutFamily:
                 tasks = self.build(placement)
             self._keep(placement, False, tasks)
         return tasks
+
+    def shorter(self, placement: Placement) -> Shorter | None:
+        """Return iterations of fewer microbatches where the pipeline is long; None where not.
+
+        They have as many warm-ups and ends as the whole one, and each a multiple of the stages more
+        microbatches than the one before, as every schedule allows.
+        """
+        layout = placement.layout
+        microbatches = layout.microbatches(self.batch)
+        step = layout.pipeline * -(-_LEAST_STEP // layout.pipeline)
+        passes = 2 * microbatches * layout.pipeline * layout.virtual_stages
+        if passes < _LONG_PASSES or microbatches < _LONG_STEPS * step:
+            return None
+        samples = self.batch // microbatches
+        one, two, three = (
+            replace(self, batch=samples * step * times).represented(placement) for times in _SHORTER
+        )
+        apart = (_SHORTER[-1] - _SHORTER[-2]) * step
+        return Shorter((one, two, three), (microbatches - _SHORTER[-1] * step) / apart)
 
     def _keep(self, placement: Placement, whole: bool, tasks: TaskGraph) -> None:
         """Keep a task graph, and of the others the last ones, as far as memory allows."""

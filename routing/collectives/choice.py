@@ -17,6 +17,7 @@ from routing.collectives.exchange import AllToAllRouting, exchanges
 from routing.collectives.forest import gather_forest
 from routing.collectives.joint import JOINT_TREES, joint_forests, rate_at_once
 from routing.collectives.meeting import Meeting, Meetings
+from routing.collectives.member_links import TooMuchWorkError
 from routing.collectives.rate import gather_rate, members_of
 from routing.collectives.rings import ring_forest, strided_rings
 from routing.collectives.shortest import shortest_forest
@@ -167,8 +168,9 @@ def choose_schedules(
     Returns
     -------
     CollectiveChoice
-        Trees of the best rate are among them for up to `MOST_PACKED` members; where nodes outside
-        the group receive and send different capacity, as after a failure, and none are found,
+        Trees of the best rate are among them for up to `MOST_PACKED` members, unless nodes outside
+        the group make them too much work (`routing.collectives.member_links.MOST_WORK`). Where such
+        nodes receive and send different capacity, as after a failure, and none are found,
         "joint-trees", which come near to it (`joint_forests`).
 
     Raises
@@ -220,8 +222,13 @@ def choose_schedules(
     gathers = collective not in ("reduce-scatter", "reduce")
     scatters = collective not in ("allgather", "broadcast")
     back = turned(network)
-    scatter = _forests(back, members, root) if scatters else {}
-    gather = _forests(network, members, root) if gathers else {}
+    packed = len(members) <= MOST_PACKED
+    scatter = _forests(back, members, root, packed=packed) if scatters else {}
+    # Trees of the best rate one way only would be no schedule of their own.
+    packed &= not scatter or "trees" in scatter
+    gather = _forests(network, members, root, packed=packed) if gathers else {}
+    if gather and "trees" not in gather:
+        scatter.pop("trees", None)
     # One way round several rings may be no faster than one.
     schedules = [
         _schedule(
@@ -320,8 +327,13 @@ def choose_at_once(
     return _choice(collective, members, None, made, 1.0 / least, lines, network)
 
 
-def _forests(network: Network, members: Sequence[int], root: int | None) -> dict[str, Forest]:
-    """Return the forests of each kind; joint trees stand for the best where these are not found."""
+def _forests(
+    network: Network, members: Sequence[int], root: int | None, *, packed: bool
+) -> dict[str, Forest]:
+    """Return the forests of each kind; joint trees stand for the best where these are not found.
+
+    The best are among them if ``packed``, unless they take too much work.
+    """
     found = [ring_forest(network, strided_rings(network, members, 1), root)]
     orders = strided_rings(network, members, MOST_RINGS)
     if len(orders) > 1:
@@ -330,9 +342,11 @@ def _forests(network: Network, members: Sequence[int], root: int | None) -> dict
     if network.latency.max() > network.latency.min():
         found.append(shortest_forest(network, members, root, nearest=True))
     named = {forest.name: forest for forest in found}
-    if len(members) <= MOST_PACKED:
+    if packed:
         try:
             named["trees"] = gather_forest(network, members, root)
+        except TooMuchWorkError:
+            pass
         except InfeasibleError:  # nodes that forward receive and send at different rates
             (named["trees"],) = joint_forests(network, [members], root=root).forests
     return named

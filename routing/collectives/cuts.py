@@ -38,6 +38,11 @@ class Cuts:
                 raise ValueError(f"no arc {pair}")
             self._flow.set_arc_capacity(self._arc[pair], amount)
 
+    @property
+    def arcs(self) -> int:
+        """How many arcs there are, about as many of which each flow looks at."""
+        return len(self._arc)
+
     def value(self, source: int, sink: int) -> int:
         """Return the capacity of the smallest cut that parts the sink from the source."""
         status = self._flow.solve(source, sink)

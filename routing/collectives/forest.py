@@ -11,7 +11,12 @@ from collections.abc import Iterable, Sequence
 
 from codesign_base import InfeasibleError
 from routing.collectives.cuts import Arc, Cuts, joined_arcs
-from routing.collectives.member_links import MemberLinks, SharedPaths, link_members
+from routing.collectives.member_links import (
+    MemberLinks,
+    SharedPaths,
+    TooMuchWorkError,
+    link_members,
+)
 from routing.collectives.rate import GatherRate, gather_rate
 from routing.collectives.trees import Forest, Tree
 from routing.network import Network
@@ -36,12 +41,15 @@ def gather_forest(network: Network, group: Sequence[int], root: int | None = Non
     ------
     InputError, InfeasibleError
         As `gather_rate`; and InfeasibleError if nodes outside the group receive and send
-        different capacity, and no trees of the best rate are found.
+        different capacity, and no trees of the best rate are found. TooMuchWorkError if nodes
+        outside the group are too many (`routing.collectives.member_links.MOST_WORK`).
     """
     rate = gather_rate(network, group, root)
     try:
         links = link_members(rate)
         trees = _pack(links, rate, network.name)
+    except TooMuchWorkError:
+        raise
     except InfeasibleError:
         links = link_members(rate, near=False)
         trees = _pack(links, rate, network.name)

@@ -8,12 +8,35 @@ theorem of Mader", 1992; Zhao et al., "ForestColl", 2024, section 5.2).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from codesign_base import InfeasibleError
 from routing.collectives.cuts import Arc, Cuts, joined_arcs
 from routing.collectives.rate import GatherRate
 from routing.network import NodePath
 
+MOST_WORK = 6e8
+"""Arcs of all flows by which nodes are taken out; about 1.4e7 take a second."""
+
 SharedPaths = list[tuple[NodePath, int]]
 """Nodes of each path, and its capacity."""
+
+
+class TooMuchWorkError(InfeasibleError):
+    """Nodes outside the group are too many, or have too many links, to be taken out."""
+
+
+@dataclass
+class _Budget:
+    """Arcs of flows that may still be looked at."""
+
+    left: float
+
+    def spend(self, arcs: int) -> None:
+        self.left -= arcs
+        if self.left < 0.0:
+            raise TooMuchWorkError(
+                "trees of the best rate over hosts and switches outside the group would take too "
+                "much work; choose a group of all hosts, or a smaller one"
+            )
 
 
 @dataclass(frozen=True)
@@ -50,6 +73,11 @@ def link_members(rate: GatherRate, *, near: bool = True) -> MemberLinks:
     -------
     MemberLinks
         Without ``near``, or if forwarders receive what they send, of the whole rate.
+
+    Raises
+    ------
+    TooMuchWorkError
+        Beyond `MOST_WORK`.
     """
     trees, scale = rate.per_root.numerator, rate.per_root.denominator
     capacity = {pair: amount * scale for pair, amount in rate.capacity.items()}
@@ -58,8 +86,9 @@ def link_members(rate: GatherRate, *, near: bool = True) -> MemberLinks:
     if near:
         capacity = _without(capacity, forwarders, rate, trees)
     paths: dict[Arc, SharedPaths] = {pair: [(pair, amount)] for pair, amount in capacity.items()}
+    budget = _Budget(MOST_WORK)
     for forwarder in forwarders:
-        _take_out(paths, forwarder, rate, trees)
+        _take_out(paths, forwarder, rate, trees, budget)
     return MemberLinks(trees, scale, paths)
 
 
@@ -101,13 +130,17 @@ def _without(
     return kept
 
 
-def _take_out(paths: dict[Arc, SharedPaths], forwarder: int, rate: GatherRate, trees: int) -> None:
+def _take_out(
+    paths: dict[Arc, SharedPaths], forwarder: int, rate: GatherRate, trees: int, budget: _Budget
+) -> None:
     """Replace capacity through a node by capacity past it."""
     into = sorted(a for a, b in paths if b == forwarder)
     out = sorted(b for a, b in paths if a == forwarder)
     for target, origin in ((b, a) for b in out for a in into if a != b):
         most = min(_amount(paths, (origin, forwarder)), _amount(paths, (forwarder, target)))
-        amount = _spare(paths, origin, forwarder, target, rate, trees, most) if most else 0
+        amount = 0
+        if most:
+            amount = _spare(paths, origin, forwarder, target, rate, trees, most, budget)
         if amount:
             first = _taken(paths, (origin, forwarder), amount)
             second = _taken(paths, (forwarder, target), amount)
@@ -119,7 +152,7 @@ def _take_out(paths: dict[Arc, SharedPaths], forwarder: int, rate: GatherRate, t
 
 def _spare(
     paths: dict[Arc, SharedPaths], origin: int, forwarder: int, target: int, rate: GatherRate,
-    trees: int, most: int,
+    trees: int, most: int, budget: _Budget,
 ) -> int:  # fmt: skip
     """Return how much capacity may go past a node instead of through it.
 
@@ -151,6 +184,7 @@ def _spare(
             one, two = index[member], index[sinks[0]]
             if one != two:
                 cuts.change({(one, two): held[one, two] + free, (two, one): held[two, one] + free})
+            budget.spend(cuts.arcs)
             most = min(most, cuts.value(index[source], two) - needed)
             if one != two:
                 cuts.change({(one, two): held[one, two], (two, one): held[two, one]})

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from small_networks import circulant_network, network_of
 
 from codesign_base import InfeasibleError, InputError
+from routing.collectives import member_links
 from routing.collectives.choice import choose_schedules
 from routing.collectives.cuts import Cuts
 from routing.collectives.forest import gather_forest
@@ -295,3 +296,21 @@ def test_one_network_is_cut_for_all_links_of_a_tree(monkeypatch) -> None:
     trees = gather_forest(network, range(24)).trees
     # Another one only where copies of a tree part.
     assert len(made) <= 2 * len(trees) < sum(len(tree.paths) for tree in trees) / 4
+
+
+@pytest.mark.parametrize("collective", ["allreduce", "allgather", "reduce-scatter"])
+def test_trees_over_too_many_others_are_left_out(collective, monkeypatch) -> None:
+    network = circulant_network(24, (1, 5), GIGA)
+    whole = choose_schedules(network, range(8), collective)
+    monkeypatch.setattr(member_links, "MOST_WORK", 1000)
+    with pytest.raises(member_links.TooMuchWorkError, match="choose a group of all hosts"):
+        gather_forest(network, range(8))
+    choice = choose_schedules(network, range(8), collective)
+    left = [each for each in whole.schedules if each.name != "trees"]
+    assert len(left) == len(whole.schedules) - 1
+    assert [each.name for each in choice.schedules] == [each.name for each in left]
+    assert [each.time(1e6) for each in choice.schedules] == [each.time(1e6) for each in left]
+    assert choice.bound(1e6) == whole.bound(1e6)
+    # Nobody is taken out where all are members.
+    everybody = choose_schedules(network, range(24), collective)
+    assert "trees" in [each.name for each in everybody.schedules]

@@ -128,7 +128,11 @@ def least_bound(
             return tight.get(number, bound)
         placements = family.placements(layout)
         if number not in sent:
-            sent[number] = [sending_bound(family, wirings, each) for each in placements]
+            sent[number] = []
+            for each in placements:
+                sent[number].append(sending_bound(family, wirings, each))
+                if sent[number][-1].seconds <= bound.seconds:
+                    break  # the least of all is no more
             work += _COUNTED * len(placements)
             bound = max(bound, min(sent[number], key=_seconds), key=_seconds)
             known[number] = Bounded(layout, bound, passes_only=False)
@@ -185,7 +189,7 @@ def tightened_bound(
     wirings: Wirings,
     layout: Layout,
     bound: Bound,
-    sent: Sequence[Bound] | None = None,
+    sent: Sequence[Bound] = (),
 ) -> tuple[Bound, float]:
     """Bound a layout's time by what each of its placements takes.
 
@@ -198,7 +202,7 @@ def tightened_bound(
     bound : Bound
         Its `layout_bound`, or a larger one of it wherever its ranks sit.
     sent : sequence of Bound, optional
-        The `sending_bound` of each of its placements, if they are at hand.
+        The `sending_bound` of the first of its placements, as far as they are at hand.
 
     Returns
     -------
@@ -211,14 +215,15 @@ def tightened_bound(
     """
     least, work = Bound(float("inf"), {}), 0.0
     placements = family.placements(layout)
-    if sent is None:
-        sent = [sending_bound(family, wirings, each) for each in placements]
+    others = placements[len(sent) :]
+    sent = [*sent, *(sending_bound(family, wirings, each) for each in others)]
     alone = [
         max(placement_bound(family, wirings, each) or bound, sends, key=_seconds)
         for each, sends in zip(placements, sent, strict=True)
     ]
     for number in sorted(range(len(alone)), key=lambda i: alone[i].seconds):
-        if alone[number].seconds >= least.seconds:
+        # No other placement changes the least, or what is below the given bound already.
+        if alone[number].seconds >= least.seconds or least.seconds <= bound.seconds:
             break
         hear_interrupt()
         tasks = family.represented(placements[number])

@@ -147,14 +147,17 @@ def _text(choice: "CollectiveChoice", sizes: list[float], name: str, groups: lis
     ]
     way = "from" if choice.collective == "broadcast" else "to"
     rooted = "" if choice.root is None else f" {way} host {choice.root}"
-    left_out = len(choice.members) > MOST_PACKED and choice.collective != "all-to-all"
-    left_out &= all(schedule.name != "joint-trees" for schedule in choice.schedules)
+    left_out = choice.collective != "all-to-all"
+    left_out &= all(each.name not in ("trees", "joint-trees") for each in choice.schedules)
+    why = f"trees of the best rate are made for up to {MOST_PACKED} hosts"
+    if len(choice.members) <= MOST_PACKED:
+        why = "trees of the best rate are left out: too many nodes outside the group forward"
     return "\n".join(
         [
             f"{choice.collective}{rooted} over {_over(groups)} of {name}",
             *table_lines([head, *rows]),
             f"fastest: {', '.join(steps)}",
             *["sizes are those of each group's buffer"] * (len(groups) > 1),
-            *[f"trees of the best rate are made for up to {MOST_PACKED} hosts"] * left_out,
+            *[why] * left_out,
         ]
     )

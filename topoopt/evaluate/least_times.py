@@ -1,8 +1,11 @@
 """What an iteration takes at least by ports, links and devices, without being simulated."""
 
+from typing import TypeVar
+
 import numpy as np
 
 from codesign_base.arrays import Floats
+from parallelism.family import Shorter
 from parallelism.taskgraph import TRANSFER, TaskGraph
 from routing.paths import ecmp_link_bytes, ecmp_routes
 from routing.throughput_bounds import least_link_bytes, within_hops
@@ -14,6 +17,8 @@ from topoopt.fabric.reconfigurable import AnyFabric, least_time
 from topoopt.fabric.rotated import rotated_kinds
 from topoopt.fabric.rounding import ROUNDED_DOWN
 from topoopt.fabric.windowed import WindowedCircuits
+
+Amount = TypeVar("Amount", float, Floats)
 
 # Pairs whose routes are made to see how many links all of them would have.
 _SAMPLED = 256
@@ -48,12 +53,13 @@ def sent_seconds(load: Floats, leaving: Floats, entering: Floats) -> float:
     return float(slowest) * ROUNDED_DOWN
 
 
-def least_hops(tasks: TaskGraph, degree: int) -> float:
+def least_hops(tasks: TaskGraph | Shorter, degree: int) -> float:
     """Return the mean hops of a byte where every server has its favoured others nearest.
 
     Parameters
     ----------
-    tasks : TaskGraph
+    tasks : TaskGraph or Shorter
+        An iteration, or shorter ones in whose place it is.
     degree : int
         Ports of a server.
 
@@ -64,9 +70,31 @@ def least_hops(tasks: TaskGraph, degree: int) -> float:
         for AllReduces, which go round rings. No direct network of the degree does with less,
         whatever its wiring.
     """
-    rings, sent = _ring_bytes(tasks), tasks.pair_bytes()
+    if isinstance(tasks, Shorter):
+        _, before, last = tasks.graphs
+        rings = lengthened(_ring_bytes(before), _ring_bytes(last), tasks.steps)
+        sent = lengthened(before.pair_bytes(), last.pair_bytes(), tasks.steps)
+    else:
+        rings, sent = _ring_bytes(tasks), tasks.pair_bytes()
     moved = float(sent.sum()) + rings
     return (least_link_bytes(sent, degree) + rings) / moved if moved > 0 else 1.0
+
+
+def lengthened(before: Amount, last: Amount, steps: float) -> Amount:
+    """Return what a whole iteration has of something that shorter ones have so much of.
+
+    Parameters
+    ----------
+    before, last : float or float64 array
+        Of the last two of `parallelism.family.Shorter`.
+    steps : float
+        Of the same.
+
+    Returns
+    -------
+    float or float64 array
+    """
+    return last + steps * (last - before)
 
 
 def link_seconds(tasks: TaskGraph, degree: int, rate: float, above: float = 0.0) -> float:

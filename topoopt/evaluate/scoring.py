@@ -1,15 +1,15 @@
 """Scores of (strategy, fabric) pairs."""
 
 from dataclasses import dataclass, replace
-from typing import Generic
+from typing import Generic, NamedTuple
 
 import numpy as np
 
-from parallelism.family import Family, P
+from parallelism.family import Family, P, Shorter
 from parallelism.rotation import rotated_classes
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.bounds.wired import topology_bound
-from topoopt.evaluate.least_times import busiest, of_servers, sent_seconds
+from topoopt.evaluate.least_times import busiest, lengthened, of_servers, sent_seconds
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scheduling import NEAR, ordered_tasks
 from topoopt.fabric.collapse import seeks_symmetry
@@ -48,9 +48,23 @@ _COLLAPSE_WORK = 4.0
 _ORDER_WORK = 1.0
 
 
+# Shares of a step's time by which two steps of an iteration that is in a steady state differ.
+_STEADY = 1e-9
+
+
 def search_tolerance(servers: int) -> float:
     """Return the completion tolerance that a search scores with."""
     return SEARCH_TOLERANCE if servers > _EXACT_SERVERS else 0.0
+
+
+class Lengthened(NamedTuple):
+    """An iteration time that follows from those of shorter iterations.
+
+    ``steady`` says whether these differ by one amount, but for rounding.
+    """
+
+    seconds: float
+    steady: bool
 
 
 @dataclass
@@ -143,6 +157,39 @@ class Scorer(Generic[P]):
             if bound > limit:
                 return bound
         return self.timed(tasks, limit, bound)
+
+    def lengthened(self, shorter: Shorter) -> Lengthened | None:
+        """Return the iteration time that follows from those of shorter iterations.
+
+        A pipeline in its steady state takes as long for every further microbatch; what begins and
+        ends it does not depend on their number. Not a simulation: whatever is kept is simulated.
+
+        Parameters
+        ----------
+        shorter : Shorter
+
+        Returns
+        -------
+        Lengthened or None
+            None where only whole iterations are scored: under another order of devices than that
+            of arrival, with weight on transfers that yield, on other than plain fabrics, and where
+            a shorter one takes more than the budget.
+        """
+        ordered = self.problem.options.compute_order != "ready" or self.problem.yielding > 0.0
+        if ordered or not isinstance(self.fabric, Fabric):
+            return None
+        exact = replace(self, tolerance=0.0, work=0.0)
+        times = []
+        for tasks in shorter.graphs:
+            times.append(exact.simulate(tasks))
+            if exact.bounded:
+                self.work += exact.work
+                return None
+        self.work += exact.work
+        before, last = times[1] - times[0], times[2] - times[1]
+        steady = abs(last - before) <= _STEADY * last
+        mean = (times[2] - times[0]) / 2.0
+        return Lengthened(lengthened(times[2] - mean, times[2], shorter.steps), steady)
 
     def timed(self, tasks: TaskGraph, limit: float = float("inf"), bound: float = 0.0) -> float:
         """Return the score of a task graph that is known to fit.

@@ -47,13 +47,16 @@ def crossed(
         if other in tried:
             continue
         tried.add(other)
-        tasks = problem.family.represented(other)
+        tasks, shorter = problem.family.represented(other), problem.family.shorter(other)
         for pair in wirings:
             if pair.topology is None or pair.strategy == other:
                 continue
             if lacks_rings(pair.topology, tasks):
                 continue
             scorer = Scorer(problem, pair.fabric, budget=problem.candidate_work)
+            follows = None if shorter is None else scorer.lengthened(shorter)
+            if follows is not None and follows.steady and follows.seconds >= best:
+                continue
             time = scorer(other, best)
             if time < best and not scorer.bounded:
                 best = time

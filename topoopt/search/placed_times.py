@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
+from parallelism.family import Shorter
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.placement import Placement
 from topoopt.base.second import Second, Task
 from topoopt.evaluate.least_times import least_hops
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.scoring import Scorer
+from topoopt.evaluate.scoring import Lengthened, Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.search.survey import Candidate
@@ -21,6 +22,9 @@ from topoopt.search.survey import Candidate
 # Placed layouts, fastest on the ideal switch first, whose times by hops are looked at; on more
 # than so many servers all, of which the fastest are hard to wire.
 _HOPPED, _HOPPED_UP_TO = 24, 256
+# Times that follow from those of shorter iterations which do not grow evenly are off by less than
+# this factor: what is farther from the fastest is not simulated whole.
+_UNEVEN = 1.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +36,7 @@ class Placed:
     candidate : Candidate
     placement : Placement
     ideal_s : float
-        Seconds on the ideal switch.
+        Seconds on the ideal switch; of a long pipeline those of `switched`.
     """
 
     candidate: Candidate
@@ -48,15 +52,29 @@ def ideal_s(one: Placed) -> float:
 def placed_on_switch(second: Second, places: Mapping[Placement, Candidate]) -> Iterator[Placed]:
     """Yield placed layouts with their times on the ideal switch, in order.
 
+    Long pipelines whose time does not grow evenly come last.
+
     Parameters
     ----------
     second : Second
         Shares the problem.
     places : mapping of Placement to Candidate
     """
-    tasks = second.share(switched_s, [{"placement": place} for place in places])
-    for (place, candidate), task in zip(places.items(), tasks, strict=True):
-        yield Placed(candidate, place, task.result(hear=True))
+    tasks = second.share(switched, [{"placement": place} for place in places])
+    least, uneven = float("inf"), {}
+    for place, task in zip(places, tasks, strict=True):
+        seconds, steady = task.result(hear=True)
+        least = min(least, seconds)
+        if steady:
+            yield Placed(places[place], place, seconds)
+        else:
+            uneven[place] = seconds
+    near = [place for place, seconds in uneven.items() if seconds <= _UNEVEN * least]
+    again = second.share(switched_s, [{"placement": place} for place in near])
+    for place, task in zip(near, again, strict=True):
+        uneven[place] = task.result(hear=True)
+    for place, seconds in uneven.items():
+        yield Placed(places[place], place, seconds)
 
 
 def by_hops(second: Second, placed: Sequence[Placed], servers: int) -> list[Placed]:
@@ -114,11 +132,33 @@ def switched_s(problem: Problem[LayoutFamily], placement: Placement) -> float:
     float
         Seconds.
     """
-    return _time_on(problem, problem.ideal, placement)
+    return Scorer(problem.plain, problem.ideal).simulate(problem.family.represented(placement))
 
 
-def _time_on(problem: Problem[LayoutFamily], fabric: Fabric, placement: Placement) -> float:
-    return Scorer(problem.plain, fabric).simulate(problem.family.represented(placement))
+def switched(problem: Problem[LayoutFamily], placement: Placement) -> Lengthened:
+    """Return the time of a placed layout on the ideal switch.
+
+    Parameters
+    ----------
+    problem : Problem
+    placement : Placement
+
+    Returns
+    -------
+    Lengthened
+        Of a long pipeline what follows from shorter iterations of it; else what is simulated.
+    """
+    return _time_on(problem, problem.ideal, placement, problem.family.shorter(placement))
+
+
+def _time_on(
+    problem: Problem[LayoutFamily], fabric: Fabric, placement: Placement, shorter: Shorter | None
+) -> Lengthened:
+    scorer = Scorer(problem.plain, fabric)
+    found = None if shorter is None else scorer.lengthened(shorter)
+    if found is not None:
+        return found
+    return Lengthened(scorer.simulate(problem.family.represented(placement)), steady=True)
 
 
 def hopped_s(problem: Problem[LayoutFamily], placement: Placement) -> float | None:
@@ -134,8 +174,11 @@ def hopped_s(problem: Problem[LayoutFamily], placement: Placement) -> float | No
     float or None
         Seconds; None where bytes take one hop (`least_hops`), as on the switch itself.
     """
-    hops = least_hops(problem.family.represented(placement), problem.cluster.degree)
-    return _time_on(problem, problem.switch(hops), placement) if hops > 1.0 else None
+    shorter = problem.family.shorter(placement)
+    hops = least_hops(shorter or problem.family.represented(placement), problem.cluster.degree)
+    if hops <= 1.0:
+        return None
+    return _time_on(problem, problem.switch(hops), placement, shorter).seconds
 
 
 def fastest_on(

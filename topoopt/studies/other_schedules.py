@@ -12,6 +12,7 @@ from parallelism.taskgraph import Group, TaskGraph, TaskKind
 from routing.collectives.bounds import allreduce_rate
 from routing.collectives.forest import gather_forest
 from routing.collectives.joint import joint_forests
+from routing.collectives.member_links import TooMuchWorkError
 from routing.collectives.rate import gather_rate
 from routing.collectives.trees import Forest, turned
 from routing.network import Network
@@ -168,14 +169,18 @@ def trees_seconds(fabric: Fabric, tasks: TaskGraph, rates: list[GroupRate], wort
     -------
     float
         Seconds: of all these groups by trees, or one of the `MOST_TRIED` that gain most alone;
-        bytes on trees are forwarded as they come. Infinite if there is no such group.
+        bytes on trees are forwarded as they come. Infinite if there is no such group. Those whose
+        trees take too much work keep their rings.
     """
     back = turned(fabric.network)
     given = {}
     for each in sorted(rates, key=lambda rate: rate.rings / rate.best):
         if each.worth(worth):
-            gather = gather_forest(fabric.network, each.group)
-            scatter = gather_forest(back, each.group)
+            try:
+                gather = gather_forest(fabric.network, each.group)
+                scatter = gather_forest(back, each.group)
+            except TooMuchWorkError:
+                continue
             load = _loads(fabric.network, gather, scatter)
             links = np.flatnonzero(load)
             rate = float((fabric.network.capacity[links] / load[links]).min())

@@ -7,6 +7,7 @@ import sys
 import pytest
 from msccl_oracle import assert_right
 
+from routing.collectives import member_links
 from routing.network import Network
 from topoopt.cli import main
 from topoopt.topology.network_file import save_network
@@ -132,3 +133,14 @@ def test_a_schedule_goes_to_msccl(monkeypatch, capsys, network, tmp_path) -> Non
     code, said = exported(monkeypatch, capsys, schedule, out)
     assert code == 2
     assert "give topoopt collective a size" in said.err
+
+
+def test_trees_that_take_too_much_work_are_said_to_be_left_out(
+    monkeypatch, capsys, network
+) -> None:
+    monkeypatch.setattr(member_links, "MOST_WORK", 10)
+    said = "trees of the best rate are left out: too many nodes outside the group forward"
+    assert run(monkeypatch, network, "--group", "0-7:2") == 0
+    assert capsys.readouterr().out.splitlines()[-1] == said
+    assert run(monkeypatch, network) == 0
+    assert said not in capsys.readouterr().out

@@ -9,10 +9,13 @@ from small_transformers import gpt
 
 import topoopt as to
 from codesign_base import InputError
+from parallelism.transformers import family as families
 from parallelism.transformers import published
 from parallelism.transformers.choices import Choices
+from topoopt.evaluate.least_times import least_hops
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
+from topoopt.evaluate.scoring import Scorer
 from topoopt.problem.job import nvlink_server
 from topoopt.problem.options import SearchOptions
 from topoopt.search import layouts, placed_times
@@ -157,3 +160,62 @@ def test_on_a_ring_stages_that_answer_each_other_are_not_taken_for_neighbours():
         for choices in (Choices(), Choices(pipeline=(1,)), Choices(pipeline=(2,)))
     )  # fmt: skip
     assert free <= min(pinned)
+
+
+def long_problem(samples=640):
+    """Return a problem whose pipelines have hundreds of microbatches."""
+    choices = {"pipeline": (4,), "tensor": (1, 2), "microbatch": (1,), "zero": (1,)}
+    schedules = ("1f1b", "eager-1f1b", "interleaved", "zero-bubble", "zero-bubble-v")
+    job = replace(layout_job(**choices, schedules=schedules), global_batch=samples)
+    return Problem(job.family(4), CLUSTER, SearchOptions(simulated=6), 0)
+
+
+def test_times_of_long_pipelines_follow_from_shorter_ones(monkeypatch):
+    monkeypatch.setattr(families, "_LONG_PASSES", 0)
+    monkeypatch.setattr(families, "_LONG_STEPS", 20)
+    problem = long_problem(10_240)
+    steady, kinds = 0, set()
+    for each in survey(problem).candidates:
+        shorter = problem.family.shorter(each.placement)
+        assert shorter is not None
+        assert least_hops(shorter, 3) == pytest.approx(
+            least_hops(problem.family.represented(each.placement), 3), rel=1e-12
+        )
+        for fabric in (problem.ideal, problem.switch(3.0)):
+            scorer = Scorer(problem.plain, fabric)
+            found = scorer.lengthened(shorter)
+            whole = Scorer(problem.plain, fabric)
+            time = whole.simulate(problem.family.represented(each.placement))
+            assert found.seconds == pytest.approx(time, rel=1e-9 if found.steady else 0.04)
+            assert 0 < scorer.work < whole.work
+            steady += found.steady
+            kinds.add((each.layout.schedule, found.steady))
+    assert steady > 4
+    assert len({schedule for schedule, _ in kinds}) == 5
+
+
+def test_short_pipelines_have_no_shorter_iterations():
+    problem = long_problem()
+    assert all(problem.family.shorter(c.placement) is None for c in survey(problem).candidates)
+
+
+def test_a_search_simulates_long_pipelines_whole_where_it_keeps_them(monkeypatch):
+    simulate, sizes = Scorer.simulate, []
+
+    def counted(scorer, tasks, *rest, **more):
+        sizes.append(tasks.tasks)
+        return simulate(scorer, tasks, *rest, **more)
+
+    monkeypatch.setattr(Scorer, "simulate", counted)
+    whole, most = LayoutSearch(long_problem(10_240)).run(), sum(sizes)
+    sizes.clear()
+    monkeypatch.setattr(families, "_LONG_PASSES", 0)
+    monkeypatch.setattr(families, "_LONG_STEPS", 20)
+    search = LayoutSearch(long_problem(10_240))
+    found = search.run()
+    assert sum(sizes) < 0.6 * most
+    assert found.best.strategy == whole.best.strategy
+    for pair in found.others:
+        tasks = search.family.represented(pair.strategy)
+        assert pair.time == simulate(Scorer(search.problem, pair.fabric), tasks)
+    assert found.best.time == whole.best.time
