@@ -195,25 +195,23 @@ class Rewirer(Generic[P]):
             whole=_MOST_WHOLE if spares else float("inf"),
             routed=MOST_CROSSINGS if spares and weighted else _MOST_ROUTED,
             moves=(_WEIGHTED_MOVES if weighted else MOST_MOVES) if spares else float("inf"),
+            shorter=self.family.shorter(strategy),
         )
         if known is not None and known.topology is not None and known.time <= best.time:
             best.time, best.found = known.time, (known.topology, known.routing, known.fabric)
             best.simulated = (wiring_key(known.topology), known.routing)
-        shorter = self.family.shorter(strategy)
         # The published search knows no other split either.
         formula_only |= self.options.faithful is not None or (spares and not weighted)
         if formula_limit < float("inf"):
             first = replace(best, time=formula_limit)
-            self._try(tasks, shorter, wirings(self.problem, traffic_of(tasks), True), seen, first)
+            self._try(tasks, wirings(self.problem, traffic_of(tasks), True), seen, first)
             if first.found is None:
                 return None
             best = first if first.time <= best.time else replace(best, promising=first.promising)
-        self._try(
-            tasks, shorter, wirings(self.problem, traffic_of(tasks), formula_only), seen, best
-        )
+        self._try(tasks, wirings(self.problem, traffic_of(tasks), formula_only), seen, best)
         if best.large and limit == float("inf") and self.options.faithful is None:
             # A matching beside the rings leaves few shortest paths, and so few routes.
-            self._try(tasks, shorter, wirings(self.problem, traffic_of(tasks), False), seen, best)
+            self._try(tasks, wirings(self.problem, traffic_of(tasks), False), seen, best)
         # Where no wiring is faster by what a stage of the search must gain, no more are tried.
         done = self._exhausted(tasks, best)
         if not formula_only and best.promising is not None and not done:
@@ -221,27 +219,27 @@ class Rewirer(Generic[P]):
             # again, and the best one hardly depends on the rings.
             like = best.promising if best.found is None else best.found[0]
             improved = other_rings(self.problem, traffic_of(tasks), like.degree_allreduce)
-            self._try(tasks, shorter, improved, seen, best)
+            self._try(tasks, improved, seen, best)
             done = self._exhausted(tasks, best)
         if not formula_only:
             # Without any of its servers nothing goes on there, for which it must be worth it.
             sooner = replace(best, time=best.time * (1.0 - _ONE_WAY_GAIN), found=None)
-            self._try(tasks, shorter, one_way(self.problem), seen, sooner)
+            self._try(tasks, one_way(self.problem), seen, sooner)
             if sooner.found is not None:
                 best = sooner
         if best.found is None:
             return None
         routings = self.options.routings(self.cluster.servers)
         if self._spared and not formula_only and not done:
-            self._reroute(tasks, shorter, best, Routing.K_SHORTEST)
+            self._reroute(tasks, best, Routing.K_SHORTEST)
         if weighted and Routing.MCF in routings and not self.spares and not done:
-            self._reroute(tasks, shorter, best, Routing.MCF)
+            self._reroute(tasks, best, Routing.MCF)
         topology, routing, fabric = best.found
         if not self._many:
             fabric = _of_all_pairs(fabric)
         pair = Pair(strategy, topology, routing, fabric, best.time, origin)
         if exact:
-            pair = self.exactly(pair, lengthened=shorter is not None)
+            pair = self.exactly(pair, lengthened=best.shorter is not None)
         return pair if pair.time <= limit else None
 
     def _exhausted(self, tasks: TaskGraph, best: BestWiring) -> bool:
@@ -271,7 +269,6 @@ class Rewirer(Generic[P]):
     def _try(
         self,
         tasks: TaskGraph,
-        shorter: Shorter | None,
         topologies: Iterable[Topology],
         seen: set[WiringKey],
         best: BestWiring,
@@ -340,7 +337,7 @@ class Rewirer(Generic[P]):
             quick.budget = self.problem.candidate_work
             if self.spares and (best.whole <= 0 or best.found is not None):
                 quick.budget = _TRIED_WORK * min(1.0, _USUAL_LINKS / max(one.links, 1.0))
-            return fabric, self._quick_time(quick, tasks, shorter, limit), quick
+            return fabric, self._quick_time(quick, tasks, best.shorter, limit), quick
 
         # Routes of two wirings of many servers would fill memory.
         for one, (fabric, time, quick) in in_twos(
@@ -364,9 +361,7 @@ class Rewirer(Generic[P]):
                 return found.seconds
         return quick.timed(tasks, limit)
 
-    def _reroute(
-        self, tasks: TaskGraph, shorter: Shorter | None, best: BestWiring, routing: Routing
-    ) -> None:
+    def _reroute(self, tasks: TaskGraph, best: BestWiring, routing: Routing) -> None:
         """Try costly routes on the best topology."""
         if best.found is None or not np.any(tasks.kind == TaskKind.TRANSFER):
             return
@@ -383,7 +378,7 @@ class Rewirer(Generic[P]):
             return
         quick = self._scorer(fabric, self.tolerance)
         quick.budget = self.problem.candidate_work
-        time = self._quick_time(quick, tasks, shorter, best.time)
+        time = self._quick_time(quick, tasks, best.shorter, best.time)
         self.work += quick.work
         if quick.bounded:
             self.unsimulated += time < best.time

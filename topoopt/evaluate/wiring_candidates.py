@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from parallelism.family import Shorter
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
@@ -46,7 +47,8 @@ class BestWiring:
     Until a faster one is found, ``whole`` more wirings of many servers are simulated to their end,
     whatever that takes; ``cut`` simulations took too much work, and on ``large`` wirings the routes
     would have more links than ``routed``. Where more transfers than ``moves`` a server would be
-    routed, nothing is simulated, nor is it where the time is known (``simulated``).
+    routed, nothing is simulated, nor is it where the time is known (``simulated``). What a long
+    iteration takes may follow from ``shorter`` ones.
     """
 
     time: float
@@ -58,3 +60,4 @@ class BestWiring:
     found: tuple[Topology, Routing, Fabric] | None = None
     promising: Topology | None = None
     simulated: tuple[WiringKey, Routing] | None = None
+    shorter: Shorter | None = None
