@@ -1,0 +1,132 @@
+"""Forests and meetings of one group, found in several numberings of its network.
+
+Which of links, roots and members that are alike is taken first decides how well the later ones fit,
+for which no rule is best everywhere. So schedules are sought in an order that follows structure and
+in shuffled ones, and the fastest on the mean of all sizes is kept.
+"""
+
+from collections.abc import Sequence
+
+from codesign_base import InfeasibleError
+from routing.collectives.forest import gather_forest
+from routing.collectives.joint import joint_forests
+from routing.collectives.meeting import Meeting, Meetings
+from routing.collectives.numbering import Numbering, mean_time, orders, renumbered
+from routing.collectives.rings import ring_forest, strided_rings
+from routing.collectives.shortest import shortest_forest
+from routing.collectives.trees import Forest
+from routing.collectives.waves import Waves, waves_of
+from routing.network import Network
+
+MOST_RINGS = 8
+
+MOST_PACKED = 128
+"""Members that trees of the best rate are made for: the work grows with their cube."""
+
+MOST_MET = 2048
+"""Members that meetings are made for: the work grows with their square."""
+
+# Of n members this over n cubed are the most numberings in which these trees are sought.
+_TRIED_PACKED = 2**18
+
+
+class Sought:
+    """What is found for one group.
+
+    Parameters
+    ----------
+    network : Network
+    members : sequence of int
+    root : int or None
+        The only member that broadcasts.
+
+    Notes
+    -----
+    All but rings is the same however nodes are numbered, up to
+    `routing.collectives.numbering.MOST_NUMBERED` members.
+    """
+
+    def __init__(self, network: Network, members: Sequence[int], root: int | None) -> None:
+        self.network, self.members, self.root = network, members, root
+        self.orders = orders(network, members, root)
+
+    def forests(self, network: Network) -> dict[str, Forest]:
+        """Return forests of each kind; joint trees stand for the best where these are not found.
+
+        Parameters
+        ----------
+        network : Network
+            The given one, or the one turned round.
+
+        Returns
+        -------
+        dict of str to Forest
+            Without "rings" where one is as fast.
+        """
+        members, root = self.members, self.root
+        found = {"ring": ring_forest(network, strided_rings(network, members, 1), root)}
+        strided = strided_rings(network, members, MOST_RINGS)
+        if len(strided) > 1:
+            found["rings"] = ring_forest(network, strided, root)
+        places = [_Place(renumbered(network, each), members, root) for each in self.orders]
+        found["shortest-trees"] = _fastest(network, [each.shortest() for each in places])
+        if network.latency.max() > network.latency.min():
+            nearest = [each.shortest(nearest=True) for each in places]
+            found["nearest-trees"] = _fastest(network, nearest)
+        if len(members) <= MOST_PACKED:
+            some = places[: max(1, _TRIED_PACKED // len(members) ** 3)]
+            packed = [trees for each in some if (trees := each.packed()) is not None]
+            # None where nodes that forward receive and send at different rates.
+            found["trees"] = _fastest(network, packed or [places[0].joint()])
+        return found
+
+    def meetings(self) -> list[Meeting]:
+        """Return meetings that are fastest at some size, of each name one."""
+        found: dict[str, list[Meeting]] = {}
+        for order in self.orders:
+            there = renumbered(self.network, order)
+            for each in Meetings(there.network, there.numbers(self.members)).chosen():
+                found.setdefault(each.name, []).append(there.meeting(each))
+        return [
+            min(some, key=lambda each: _mean(each.bytes_per_s, each.latency_s, each.waves))
+            for some in found.values()
+        ]
+
+
+class _Place:
+    """A numbering in which forests are sought, which are returned by given numbers."""
+
+    def __init__(self, numbering: Numbering, members: Sequence[int], root: int | None) -> None:
+        self.numbering = numbering
+        self.members = numbering.numbers(members)
+        self.root = None if root is None else numbering.numbers([root])[0]
+
+    def shortest(self, *, nearest: bool = False) -> Forest:
+        found = shortest_forest(self.numbering.network, self.members, self.root, nearest=nearest)
+        return self.numbering.forest(found)
+
+    def packed(self) -> Forest | None:
+        try:
+            found = gather_forest(self.numbering.network, self.members, self.root)
+        except InfeasibleError:
+            return None
+        return self.numbering.forest(found)
+
+    def joint(self) -> Forest:
+        joint = joint_forests(self.numbering.network, [self.members], root=self.root)
+        return self.numbering.forest(joint.forests[0])
+
+
+def _fastest(network: Network, forests: Sequence[Forest]) -> Forest:
+    if len(forests) == 1:
+        return forests[0]
+    return min(
+        forests,
+        key=lambda each: _mean(
+            each.whole_bytes_per_s, each.latency(network), waves_of(network, each)
+        ),
+    )
+
+
+def _mean(bytes_per_s: float, latency_s: float, waves: Waves) -> float:
+    return mean_time(lambda size: min(size / bytes_per_s + latency_s, waves.time(size)))
