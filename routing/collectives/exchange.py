@@ -8,7 +8,14 @@ import numpy as np
 
 from codesign_base.arrays import Floats, Ints
 from routing.circulant_flow import is_circulant
-from routing.collectives.numbering import Numbering, mean_time, orders, renumbered
+from routing.collectives.numbering import (
+    MOST_NUMBERED,
+    Numbering,
+    around,
+    mean_time,
+    orders,
+    renumbered,
+)
 from routing.collectives.rate import members_of
 from routing.collectives.trees import of_links
 from routing.multicommodity import min_congestion
@@ -18,6 +25,9 @@ from routing.paths import ecmp_link_bytes, ecmp_routes
 
 EXCHANGE_ACCURACY = 0.001
 """Of the least congestion; the bound that comes with it holds in any case."""
+
+# Of a network of n nodes paths are sought in no more numberings than this over n squared.
+_TRIED = 2**15
 
 SharedPath = tuple[NodePath, float]
 """Nodes from one member to another, and the share of their part that goes so."""
@@ -74,10 +84,15 @@ def exchanges(network: Network, group: Sequence[int]) -> tuple[list[AllToAllRout
     short = ecmp_routes(network, pairs=np.flatnonzero(demand))
     busiest = float((ecmp_link_bytes(network, demand) / network.capacity).max())
     ways = [AllToAllRouting("shortest-paths", 1.0 / busiest, float(short.latency.max()), ())]
-    places = [renumbered(network, order) for order in orders(network, members.tolist())]
-    if is_circulant(network, demand):
-        # Solved exactly.
-        places.insert(0, renumbered(network, np.arange(network.nodes)))
+    whole = members.size == network.nodes <= MOST_NUMBERED
+    circulant = around(network) if whole else None
+    if circulant is not None:
+        tried = [circulant]  # solved exactly
+    elif is_circulant(network, demand):
+        tried = [np.arange(network.nodes)]
+    else:
+        tried = orders(network, members.tolist())[: max(1, _TRIED // network.nodes**2)]
+    places = [renumbered(network, order) for order in tried]
     spread, bounds = zip(*(_spread(place, members) for place in places), strict=True)
     ways.append(min(spread, key=_mean_time))
     return ways, 1.0 / max(bounds)

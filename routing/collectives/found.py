@@ -7,11 +7,21 @@ in shuffled ones, and the fastest on the mean of all sizes is kept.
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from codesign_base import InfeasibleError
+from routing.circulant_flow import is_circulant
 from routing.collectives.forest import gather_forest
 from routing.collectives.joint import joint_forests
 from routing.collectives.meeting import Meeting, Meetings
-from routing.collectives.numbering import Numbering, mean_time, orders, renumbered
+from routing.collectives.numbering import (
+    MOST_NUMBERED,
+    Numbering,
+    around,
+    mean_time,
+    orders,
+    renumbered,
+)
 from routing.collectives.rings import ring_forest, strided_rings
 from routing.collectives.shortest import shortest_forest
 from routing.collectives.trees import Forest
@@ -26,8 +36,10 @@ MOST_PACKED = 128
 MOST_MET = 2048
 """Members that meetings are made for: the work grows with their square."""
 
-# Of n members this over n cubed are the most numberings in which these trees are sought.
+# What takes longest is sought in fewer numberings: of n nodes trees of the best rate in at most the
+# first over n cubed, meetings in at most the second over n squared.
 _TRIED_PACKED = 2**18
+_TRIED_MET = 2**14
 
 
 class Sought:
@@ -42,13 +54,17 @@ class Sought:
 
     Notes
     -----
-    All but rings is the same however nodes are numbered, up to
-    `routing.collectives.numbering.MOST_NUMBERED` members.
+    All but rings is the same however nodes are numbered, unless there are too many to try enough
+    numberings (`routing.collectives.numbering.orders`). Rings are over the members as they are
+    sorted, or, of all hosts of a circulant of other numbers, around it.
     """
 
     def __init__(self, network: Network, members: Sequence[int], root: int | None) -> None:
         self.network, self.members, self.root = network, members, root
         self.orders = orders(network, members, root)
+        self.around = None
+        if len(members) == network.nodes <= MOST_NUMBERED and not is_circulant(network):
+            self.around = around(network)
 
     def forests(self, network: Network) -> dict[str, Forest]:
         """Return forests of each kind; joint trees stand for the best where these are not found.
@@ -64,26 +80,40 @@ class Sought:
             Without "rings" where one is as fast.
         """
         members, root = self.members, self.root
-        found = {"ring": ring_forest(network, strided_rings(network, members, 1), root)}
-        strided = strided_rings(network, members, MOST_RINGS)
-        if len(strided) > 1:
-            found["rings"] = ring_forest(network, strided, root)
+        found = self._rings(network)
         places = [_Place(renumbered(network, each), members, root) for each in self.orders]
         found["shortest-trees"] = _fastest(network, [each.shortest() for each in places])
         if network.latency.max() > network.latency.min():
             nearest = [each.shortest(nearest=True) for each in places]
             found["nearest-trees"] = _fastest(network, nearest)
         if len(members) <= MOST_PACKED:
-            some = places[: max(1, _TRIED_PACKED // len(members) ** 3)]
+            some = places[: max(1, _TRIED_PACKED // network.nodes**3)]
             packed = [trees for each in some if (trees := each.packed()) is not None]
             # None where nodes that forward receive and send at different rates.
             found["trees"] = _fastest(network, packed or [places[0].joint()])
         return found
 
+    def _rings(self, network: Network) -> dict[str, Forest]:
+        """Return rings over the sorted members, or around all hosts where these are faster."""
+        tried = [renumbered(network, np.arange(network.nodes))]
+        if self.around is not None:
+            tried.append(renumbered(network, self.around))
+        one, several = [], []
+        for place in tried:
+            strided = strided_rings(place.network, place.numbers(self.members), MOST_RINGS)
+            root = None if self.root is None else place.numbers([self.root])[0]
+            one.append(place.forest(ring_forest(place.network, strided[:1], root)))
+            if len(strided) > 1:
+                several.append(place.forest(ring_forest(place.network, strided, root)))
+        found = {"ring": _fastest(network, one)}
+        if several:
+            found["rings"] = _fastest(network, several)
+        return found
+
     def meetings(self) -> list[Meeting]:
         """Return meetings that are fastest at some size, of each name one."""
         found: dict[str, list[Meeting]] = {}
-        for order in self.orders:
+        for order in self.orders[: max(1, _TRIED_MET // self.network.nodes**2)]:
             there = renumbered(self.network, order)
             for each in Meetings(there.network, there.numbers(self.members)).chosen():
                 found.setdefault(each.name, []).append(there.meeting(each))

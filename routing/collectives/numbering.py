@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from codesign_base.arrays import Ints
 from codesign_base.rows import starts
+from routing.circulant_flow import is_circulant
 from routing.collectives.meeting import Meeting
 from routing.collectives.trees import Forest, Tree
 from routing.network import Network, NodePath
@@ -25,9 +26,9 @@ _Hashes = npt.NDArray[np.uint64]
 MOST_NUMBERED = 128
 """Members up to which results do not depend on how nodes are numbered."""
 
-# So many numberings are tried, and of n members no more than this over n squared.
+# So many numberings are tried, and of n nodes no more than this over n squared.
 _MOST_TRIED = 8
-_TRIED = 2**15
+_TRIED = 2**16
 _SIZES = np.geomspace(1.0, 1e12, 49).tolist()  # whose mean decides
 # Entries of tables of colours that are refined at once.
 _AT_ONCE = 1 << 20
@@ -109,19 +110,22 @@ def orders(network: Network, members: Sequence[int], root: int | None = None) ->
     Returns
     -------
     list of int64 array, shape (nodes,)
-        Hosts before switches. The first is breadth first; in the second of nodes as near those go
-        first whose neighbours do (Rose et al., "Algorithmic aspects of vertex elimination on
-        graphs", 1976), which on tori and hypercubes is as even as numbers by coordinates. Others
-        are shuffled. Of more than `MOST_NUMBERED` members only the given one.
+        Hosts before switches. The first is around a circulant; the next breadth first; then so that
+        of as near nodes those go first whose neighbours do (Rose et al., "Algorithmic aspects of
+        vertex elimination on graphs", 1976), which on tori and hypercubes is as even as numbers by
+        coordinates. Others are shuffled. Where there is time for few, a circulant keeps the numbers
+        that make it one. Of more than `MOST_NUMBERED` members only the given ones.
     """
-    size = len(members)
-    if size > MOST_NUMBERED:
+    if len(members) > MOST_NUMBERED:
         return [np.arange(network.nodes)]
-    count = min(_MOST_TRIED, max(1, _TRIED // size**2))
+    count = min(_MOST_TRIED, max(1, _TRIED // network.nodes**2))
     first = _by_structure(network, members, root)
     draw = np.random.default_rng(_SHUFFLED)
-    found = [_outward(network, first, 1), _outward(network, first, network.nodes)]
-    for _ in range(count - 2):
+    kept = count < _MOST_TRIED and is_circulant(network)
+    circle = np.arange(network.nodes) if kept else around(network, members, root)
+    found = [] if circle is None else [circle]
+    found += [_outward(network, first, 1), _outward(network, first, network.nodes)]
+    while len(found) < count:
         hosts, switches = draw.permutation(network.hosts), draw.permutation(network.switches)
         found.append(np.concatenate((hosts, network.hosts + switches))[first])
     return found[:count]
@@ -157,6 +161,61 @@ def _outward(network: Network, numbers: Ints, most: int) -> Ints:
     found = np.empty(count, dtype=np.int64)
     found[sorted(seen, key=lambda node: node >= network.hosts)] = np.arange(count)
     return found
+
+
+def around(network: Network, members: Sequence[int] = (), root: int | None = None) -> Ints | None:
+    """Return numbers in which moving all hosts on by one leaves the links as they are.
+
+    Parameters
+    ----------
+    network : Network
+    members : sequence of int
+    root : int, optional
+
+    Returns
+    -------
+    int64 array, shape (nodes,) or None
+        Of several such numbers, those with the shortest strides, then of the members and the root.
+        None where there are none, or switches, no link that leads on to all hosts, or moves that
+        two hosts do not tell apart.
+    """
+    count = network.hosts
+    if network.switches or network.links % count or not network.links:
+        return None
+    after = [network.target[network.source == host].tolist() for host in range(count)]
+    pairs = [(0, one) for one in after[0]]
+    pairs += [(one, two) for one in after[0] for two in after[one]]
+    place = {pair: at for at, pair in enumerate(dict.fromkeys(pairs))}
+    colour = np.full((len(place), count), 2, dtype=np.int64)
+    for (one, two), at in place.items():
+        colour[at, one], colour[at, two] = 0, 1
+    colour, marks = _Links(network).refined(colour)
+    best = None
+    for one in after[0]:
+        here = place[0, one]
+        for two in after[one]:
+            there = place[one, two]
+            if marks[here] != marks[there] or colour[here].max() + 1 < count:
+                continue
+            move = np.argsort(colour[there])[colour[here]]
+            walk = [0]
+            while len(walk) < count and move[walk[-1]] != 0:
+                walk.append(int(move[walk[-1]]))
+            if len(walk) < count:
+                continue
+            numbers = np.argsort(np.array(walk))
+            stride = (numbers[network.target] - numbers[network.source]) % count
+            links = np.column_stack((stride, network.capacity, network.latency))
+            kinds, found = np.unique(links, axis=0, return_counts=True)
+            if (found != count).any() or (best is not None and kinds.tolist() > best[0][0]):
+                continue
+            for begin in numbers[list(members)].tolist() or [0]:
+                moved = (numbers - begin) % count
+                rest = sorted(moved[list(members)].tolist())
+                key = kinds.tolist(), rest, 0 if root is None else int(moved[root])
+                if best is None or key < best[0]:
+                    best = key, moved
+    return None if best is None else best[1]
 
 
 def renumbered(network: Network, numbers: Ints) -> Numbering:
