@@ -25,14 +25,15 @@ _WARM = 20
 _STEEP = 0.5
 
 
-def is_circulant(network: Network, demand: Floats) -> bool:
+def is_circulant(network: Network, demand: Floats | None = None) -> bool:
     """Say whether i -> i + 1 (mod hosts) leaves links, capacities and demand as they are.
 
     Parameters
     ----------
     network : Network
         With switches it never is.
-    demand : float64 array, shape (hosts, hosts)
+    demand : float64 array, shape (hosts, hosts), optional
+        Without it only links and capacities count.
 
     Returns
     -------
@@ -48,6 +49,8 @@ def is_circulant(network: Network, demand: Floats) -> bool:
     capacity = network.capacity[by_step].reshape(-1, n)
     if np.any(steps != steps[:, :1]) or np.any(capacity != capacity[:, :1]):
         return False
+    if demand is None:
+        return True
     # Each row shifted to begin at the diagonal must equal the first.
     return bool(np.all(demand[np.arange(n)[:, None], _shifted(n)] == demand[0]))
 

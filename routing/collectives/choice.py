@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codesign_base import InfeasibleError, InputError
+from codesign_base import InputError
 from routing.collectives.bounds import (
     Line,
     allreduce_rate,
@@ -14,27 +14,19 @@ from routing.collectives.bounds import (
     shared_lines,
 )
 from routing.collectives.exchange import AllToAllRouting, exchanges
-from routing.collectives.forest import gather_forest
+from routing.collectives.found import MOST_MET, MOST_RINGS, Sought
 from routing.collectives.joint import JOINT_TREES, joint_forests, rate_at_once
-from routing.collectives.meeting import Meeting, Meetings
-from routing.collectives.member_links import TooMuchWorkError
-from routing.collectives.rate import gather_rate, members_of
+from routing.collectives.meeting import Meeting
+from routing.collectives.rate import gather_rate, members_of, roots_of
 from routing.collectives.rings import ring_forest, strided_rings
 from routing.collectives.shortest import shortest_forest
 from routing.collectives.trees import Forest, turned
 from routing.collectives.waves import Waves, waves_of
 from routing.network import Network
 
-MOST_RINGS = 8
 _SAME = 1e-9  # times that differ by less are the same number, rounded in another order
 LARGEST_SIZE = 1e12
 """Bytes up to which crossing points are sought."""
-
-MOST_PACKED = 128
-"""Members that trees of the best rate are made for: the work grows with their cube."""
-
-MOST_MET = 2048
-"""Members that meetings are made for: the work grows with their square."""
 
 COLLECTIVES = (
     "allreduce", "allgather", "reduce-scatter", "broadcast", "reduce", "all-to-all",
@@ -210,6 +202,7 @@ def choose_schedules(
             "only"
         )
     members = members_of(network, group)
+    roots_of(members, root)
     if collective == "all-to-all":
         ways, rate = exchanges(network, members)
         made = tuple(
@@ -222,13 +215,16 @@ def choose_schedules(
     gathers = collective not in ("reduce-scatter", "reduce")
     scatters = collective not in ("allgather", "broadcast")
     back = turned(network)
-    packed = len(members) <= MOST_PACKED
-    scatter = _forests(back, members, root, packed=packed) if scatters else {}
-    # Trees of the best rate one way only would be no schedule of their own.
-    packed &= not scatter or "trees" in scatter
-    gather = _forests(network, members, root, packed=packed) if gathers else {}
-    if gather and "trees" not in gather:
-        scatter.pop("trees", None)
+    sought = Sought(network, members, root)
+    gather = sought.forests(network) if gathers else {}
+    scatter = {}
+    if scatters:
+        packed = not gather or "trees" in gather
+        alike = bool(gather) and _alike(network, back)
+        scatter = dict(gather) if alike else sought.forests(back, packed=packed)
+    if gather and scatter and "trees" not in scatter:
+        # Trees of the best rate one way only would be no schedule of their own.
+        gather.pop("trees", None)
     # One way round several rings may be no faster than one.
     schedules = [
         _schedule(
@@ -247,7 +243,7 @@ def choose_schedules(
             )
         )
         if len(members) <= MOST_MET:
-            schedules = _with_meetings(network, members, schedules)
+            schedules = _with_meetings(schedules, sought.meetings())
         rate = allreduce_rate(network, members)
     else:
         best = gather_rate(network if gathers else back, members, root)
@@ -327,29 +323,12 @@ def choose_at_once(
     return _choice(collective, members, None, made, 1.0 / least, lines, network)
 
 
-def _forests(
-    network: Network, members: Sequence[int], root: int | None, *, packed: bool
-) -> dict[str, Forest]:
-    """Return the forests of each kind; joint trees stand for the best where these are not found.
-
-    The best are among them if ``packed``, unless they take too much work.
-    """
-    found = [ring_forest(network, strided_rings(network, members, 1), root)]
-    orders = strided_rings(network, members, MOST_RINGS)
-    if len(orders) > 1:
-        found.append(ring_forest(network, orders, root))
-    found.append(shortest_forest(network, members, root))
-    if network.latency.max() > network.latency.min():
-        found.append(shortest_forest(network, members, root, nearest=True))
-    named = {forest.name: forest for forest in found}
-    if packed:
-        try:
-            named["trees"] = gather_forest(network, members, root)
-        except TooMuchWorkError:
-            pass
-        except InfeasibleError:  # nodes that forward receive and send at different rates
-            (named["trees"],) = joint_forests(network, [members], root=root).forests
-    return named
+def _alike(network: Network, back: Network) -> bool:
+    """Return whether every link has one the other way that is as fast."""
+    return all(
+        np.array_equal(getattr(network, name), getattr(back, name))
+        for name in ("source", "target", "capacity", "latency")
+    )
 
 
 def _schedule(
@@ -368,7 +347,7 @@ def _schedule(
 
 
 def _with_meetings(
-    network: Network, members: Sequence[int], schedules: Sequence[CollectiveSchedule]
+    schedules: Sequence[CollectiveSchedule], meetings: Sequence[Meeting]
 ) -> list[CollectiveSchedule]:
     """Return schedules and the meetings that are faster than all of them at some size."""
     met = [
@@ -376,7 +355,7 @@ def _with_meetings(
             each.name, None, None, each.bytes_per_s, each.latency_s, waves=(each.waves,),
             meeting=each,
         )
-        for each in Meetings(network, members).chosen()
+        for each in meetings
     ]  # fmt: skip
     everything = [*schedules, *met]
     sizes = np.geomspace(1.0, LARGEST_SIZE, 16 * round(np.log10(LARGEST_SIZE)) + 1)

@@ -132,7 +132,7 @@ def _over(groups: list[int]) -> str:
 
 
 def _text(choice: "CollectiveChoice", sizes: list[float], name: str, groups: list[int]) -> str:
-    from routing.collectives.choice import MOST_PACKED
+    from routing.collectives.found import MOST_PACKED
 
     head = ("schedule", *(format_bytes(size) for size in sizes))
     rows = [
