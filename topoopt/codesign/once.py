@@ -149,8 +149,8 @@ def search_of(problem: Problem[Any], second: Second | None = None) -> AnySearch:
 def _beside(servers: int) -> int:
     """Return how many threads search what a plan is compared with.
 
-    Simulations that take seconds are spread over the cores if one more is under way than there are
-    cores mostly; of more servers they fill memory, and of few the interpreter has most to do.
+    Where simulations take seconds, a third keeps both cores of a small machine at work though some
+    fabrics take longer; of more servers it would fill memory, of few the interpreter is the limit.
     """
     return 3 if servers >= THREADED_FROM and tabled(servers) else 2
 

@@ -80,7 +80,7 @@ class OperatorSearch:
         Parameters
         ----------
         quick : bool
-            Says nothing: the search has it already.
+            Ignored: the search has it already.
 
         Returns
         -------
