@@ -43,7 +43,7 @@ _MOST_LATER = 0.8
 # many of them.
 _LEAST_ROUND_STEPS = 8
 _ROUNDS = 10
-# A round of so few may pass the budget by this share of it, as one score says.
+# The first round, of so few, may pass the budget by this share of it, as one score says.
 _OVERDRAWN = 0.1
 
 
@@ -273,7 +273,8 @@ def _begun(search: Search, deadline: Deadline) -> SearchState:
         state.round_steps, score_work = round_steps(search, pairs[0], chains, whole)
         if search.effort.slice_steps and result.work > search.effort.least_work:
             state.round_steps = min(state.round_steps, search.effort.slice_steps)
-        state.round_work = chains * state.round_steps * score_work
+        if state.round_steps == _LEAST_ROUND_STEPS:
+            state.first_round = chains * state.round_steps * score_work
     # Where the starts were cheap, a tenth of all work is a few proposals.
     if search.effort.again > 0.0:
         after = float(np.clip(search.effort.again * result.work, *_ROUNDS_WORK))
@@ -302,6 +303,7 @@ def _round(search: Search, state: SearchState, deadline: Deadline) -> bool:
     if not whole and not result.interrupted:
         return False
     before = result.best.time
+    state.first_round = 0.0
     result.steps += sum(r.done for r in rounds)
     result.work += sum(r.work for r in rounds)
     state.current = current = [r.pair for r in rounds]
@@ -370,9 +372,9 @@ def _settled_down(state: SearchState, budget: Budget) -> bool:
 
 
 def _affordable(state: SearchState, budget: Budget) -> bool:
-    """Whether work is left, and a round takes hardly more."""
+    """Whether work is left, and the first round takes hardly more."""
     left = budget.work - state.later_work - state.result.work
-    return left > 0.0 and state.round_work <= left + _OVERDRAWN * budget.work
+    return left > 0.0 and state.first_round <= left + _OVERDRAWN * budget.work
 
 
 def _free(budget: Budget) -> bool:

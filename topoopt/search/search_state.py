@@ -65,8 +65,9 @@ class SearchState:
     streams : list of numpy.random.Generator
     round_steps : int
         Proposals of a chain's round.
-    round_work : float
-        What a round of all chains costs, as one score says.
+    first_round : float
+        What the first round of all chains costs if it has the fewest proposals, as one score says;
+        0 once it is made.
     later_work : float
         What is kept of the budget's work for moves after the rounds.
     stale : int
@@ -92,7 +93,7 @@ class SearchState:
     carried: list[tuple[Searcher | None, JointMoves | None]] = field(default_factory=list)
     streams: list[np.random.Generator] = field(default_factory=list)
     round_steps: int = 0
-    round_work: float = 0.0
+    first_round: float = 0.0
     later_work: float = 0.0
     stale: int = 0
     reserve: list[Pair] = field(default_factory=list)
