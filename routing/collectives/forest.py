@@ -11,12 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from codesign_base import InfeasibleError
 from routing.collectives.cuts import Arc, Cuts, joined_arcs
-from routing.collectives.member_links import (
-    MemberLinks,
-    SharedPaths,
-    TooMuchWorkError,
-    link_members,
-)
+from routing.collectives.member_links import MemberLinks, SharedPaths, link_members
 from routing.collectives.rate import GatherRate, gather_rate
 from routing.collectives.trees import Forest, Tree
 from routing.network import Network
@@ -48,8 +43,6 @@ def gather_forest(network: Network, group: Sequence[int], root: int | None = Non
     try:
         links = link_members(rate)
         trees = _pack(links, rate, network.name)
-    except TooMuchWorkError:
-        raise
     except InfeasibleError:
         links = link_members(rate, near=False)
         trees = _pack(links, rate, network.name)

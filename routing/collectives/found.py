@@ -145,8 +145,6 @@ class _Place:
     def packed(self) -> Forest | None:
         try:
             found = gather_forest(self.numbering.network, self.members, self.root)
-        except TooMuchWorkError:
-            raise
         except InfeasibleError:
             return None
         return self.numbering.forest(found)

@@ -8,7 +8,7 @@ theorem of Mader", 1992; Zhao et al., "ForestColl", 2024, section 5.2).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from codesign_base import InfeasibleError
+from codesign_base import InputError
 from routing.collectives.cuts import Arc, Cuts, joined_arcs
 from routing.collectives.rate import GatherRate
 from routing.network import NodePath
@@ -20,7 +20,7 @@ SharedPaths = list[tuple[NodePath, int]]
 """Nodes of each path, and its capacity."""
 
 
-class TooMuchWorkError(InfeasibleError):
+class TooMuchWorkError(InputError):
     """Nodes outside the group are too many, or have too many links, to be taken out."""
 
 

@@ -18,7 +18,7 @@ from topoopt.fabric.rotated import rotated_kinds
 from topoopt.fabric.rounding import ROUNDED_DOWN
 from topoopt.fabric.windowed import WindowedCircuits
 
-Amount = TypeVar("Amount", float, Floats)
+_Amount = TypeVar("_Amount", float, Floats)
 
 # Pairs whose routes are made to see how many links all of them would have.
 _SAMPLED = 256
@@ -80,7 +80,7 @@ def least_hops(tasks: TaskGraph | Shorter, degree: int) -> float:
     return (least_link_bytes(sent, degree) + rings) / moved if moved > 0 else 1.0
 
 
-def lengthened(before: Amount, last: Amount, steps: float) -> Amount:
+def lengthened(before: _Amount, last: _Amount, steps: float) -> _Amount:
     """Return what a whole iteration has of something that shorter ones have so much of.
 
     Parameters

@@ -136,7 +136,7 @@ def switched_s(problem: Problem[LayoutFamily], placement: Placement) -> float:
 
 
 def switched(problem: Problem[LayoutFamily], placement: Placement) -> Lengthened:
-    """Return the time of a placed layout on the ideal switch.
+    """Return the time by which a placed layout is ranked, on the ideal switch as well.
 
     Parameters
     ----------
