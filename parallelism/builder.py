@@ -6,6 +6,7 @@ once and remembered; a build gathers these records and runs one compiled kernel.
 
 from functools import partial
 from threading import RLock
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -102,6 +103,12 @@ class TaskGraphBuilder:
             np.array([op.features for op in graph.operators], dtype=np.int64),
         )  # fmt: skip
         self._is_sink = np.array([not readers for readers in graph.consumers])
+
+    def __reduce__(self) -> tuple[type["TaskGraphBuilder"], tuple[Any, ...]]:
+        """Return what is sent to another process: nothing that can be worked out there."""
+        return TaskGraphBuilder, (
+            self.graph, self.compute, self.server, self.servers, self.batch, self.optimizer_states,
+        )  # fmt: skip
 
     def of_microbatch(self, microbatches: int) -> "TaskGraphBuilder":
         """Return the (remembered) builder of one of so many equal parts of the batch.

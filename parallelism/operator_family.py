@@ -1,8 +1,8 @@
 """Models by operators, each split and placed by itself, as a family of parallelizations."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
 import numpy as np
@@ -81,6 +81,10 @@ class OperatorFamily:
         ),
         "global_batch": _BATCH,
     }  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is sent to another process: nothing that can be worked out there."""
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"_last": []}
 
     @property
     def servers(self) -> int:

@@ -50,6 +50,11 @@ class Task:
         self._over = threading.Event()
         self._answer: tuple[Any] | None = None
 
+    @property
+    def answered(self) -> bool:
+        """Whether what the call returns is known."""
+        return self._answer is not None
+
     def begin(self) -> bool:
         """Say whether nobody has begun the call; who asks has then."""
         with self._lock:

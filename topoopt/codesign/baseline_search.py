@@ -1,6 +1,5 @@
 """What a plan is compared with: the same job on other fabrics."""
 
-from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -8,6 +7,7 @@ from typing import Any
 
 from routing.routes import tabled
 from topoopt.base.freed import give_back
+from topoopt.base.second import Second, Task
 from topoopt.base.side_by_side import Beside
 from topoopt.baselines.baseline import BaselineFabric
 from topoopt.evaluate.problem import Problem
@@ -17,7 +17,7 @@ from topoopt.plan.recorded import reconfiguration_record
 from topoopt.plan.records import Baseline
 from topoopt.search.confirm import NO_PACKET_TIME, packet_times_on, states_packets
 from topoopt.search.layouts import LayoutSearch
-from topoopt.search.operators import OperatorSearch
+from topoopt.search.operators import OperatorSearch, best_on
 from topoopt.search.result import BestOnBaseline, SearchResult
 
 _NEAR_TIME = "its time is off by about 0.1 %"
@@ -29,7 +29,9 @@ class BaselineSearch:
     """A job on other fabrics, each with a parallelization searched for it.
 
     Where simulations take long, and what these searches begin from is known before packet trains
-    choose the plan, they run beside that choice.
+    choose the plan, they run beside that choice. On few servers, where they are mostly plain
+    Python, a second process makes some of them; they begin from what packet trains choose, which
+    is mostly what the search found: it begins from that, and again if they choose another.
 
     Parameters
     ----------
@@ -39,6 +41,8 @@ class BaselineSearch:
         What it has found, from now on changed by the choice of the plan alone.
     chosen : list of BaselineFabric
     beside : Beside
+    second : Second
+        A second process, if there is one, that shares the problem.
 
     Attributes
     ----------
@@ -52,17 +56,22 @@ class BaselineSearch:
         result: SearchResult[Any],
         chosen: list[BaselineFabric],
         beside: Beside,
+        second: Second,
     ) -> None:
-        self.search, self.result, self.chosen, self.beside = search, result, chosen, beside
+        self.search, self.result, self.chosen = search, result, chosen
+        self.beside, self.second = beside, second
         problem: Problem[Any] = search.problem
         options, servers = problem.options, problem.cluster.servers
         self.stated = states_packets(problem)
         self.found: dict[str, BestOnBaseline[Any]] = {}
-        self._started: dict[int, Future[BestOnBaseline[Any]]] = {}
+        # What the searches begin from, and these by the fabrics' numbers, in the order in which
+        # they are waited for.
+        self._began = result
+        self._started: dict[int, Future[BestOnBaseline[Any]] | Task] = {}
         if isinstance(search, LayoutSearch):
             search.compare_with(chosen)
             return
-        if search.search.moves_by_packets:
+        if search.search.moves_by_packets and not second.there:
             return
         if tabled(servers) and options.plain_orders and not result.interrupted:
             # As it is now: packet trains are about to choose its best pair.
@@ -84,8 +93,7 @@ class BaselineSearch:
         interrupted = False
         if len(self.found) < len(self.chosen):
             try:
-                for base, best in self._all():
-                    self.found[base.fabric.name] = best
+                self._all()
                 self._exchange()
             except KeyboardInterrupt:
                 interrupted = True
@@ -109,6 +117,19 @@ class BaselineSearch:
             reconfiguration=reconfiguration_record(base.fabric),
         )
 
+    def _all(self) -> None:
+        """Find the best on every fabric."""
+        if isinstance(self.search, OperatorSearch):
+            if self.search.search.moves_by_packets:
+                self._forget_if_other()
+            if not self._started:
+                self._start(self.result)
+        for number in self._started or range(len(self.chosen)):
+            self.found[self.chosen[number].fabric.name] = self._awaited(number)
+            give_back()
+        names = [base.fabric.name for base in self.chosen]
+        self.found = {name: self.found[name] for name in names}
+
     def _exchange(self) -> None:
         """Try on each fabric what was found for the others."""
         if isinstance(self.search, OperatorSearch) and self.search.exchanges(self.result):
@@ -118,39 +139,61 @@ class BaselineSearch:
                 self.found[name] = self.search.better_on(base, self.found[name], found)
 
     def _start(self, result: SearchResult[Any]) -> None:
+        self._began = result
         # Those without switches first: their flows are hardly alike, so that they take longest.
         order = sorted(range(len(self.chosen)), key=lambda n: _switched(self.chosen[n].fabric))
+        if self.second.there:
+            order.reverse()  # the second process begins with the last
+            calls = [
+                {"base": self.chosen[number], "result": result, "number": number}
+                for number in order
+            ]
+            self._started = dict(zip(order, self.second.share(best_on, calls), strict=True))
+            return
         self._started = {
             number: self.beside.start(partial(self._on, number, result)) for number in order
         }
 
-    def _all(self) -> Iterator[tuple[BaselineFabric, BestOnBaseline[Any]]]:
-        """Yield the fabrics with what was found on each, in order."""
-        if isinstance(self.search, OperatorSearch) and not self._started:
-            self._start(self.result)
-        for number, base in enumerate(self.chosen):
-            started = self._started.get(number)
-            try:
-                found = self._on(number, self.result) if started is None else started.result()
-            except KeyboardInterrupt:
-                if started is None or not (started.done() and self.result.interrupted):
-                    raise  # it came here, not to the search that is waited for
-                # It was to be searched beside the plan's choice, which an interruption ended.
-                found = self._on(number, self.result)
-            yield base, found
-            give_back()
+    def _forget_if_other(self) -> None:
+        """Forget searches that were begun from another parallelization than the plan's."""
+        if self._began.best.strategy == self.result.best.strategy:
+            return
+        for task in self._started.values():
+            if isinstance(task, Task):
+                task.begin()  # so that nobody does
+        self._started = {}
+
+    def _awaited(self, number: int) -> BestOnBaseline[Any]:
+        """Return what was found on a fabric, or find it."""
+        started = self._started.get(number)
+        if started is None:
+            return self._on(number, self.result)
+        if isinstance(started, Task):
+            if self.result.interrupted and not started.answered:
+                return self._on(number, self.result)
+            if started.begin():
+                return self._on(number, self._began)
+            return self._with_packets(number, started.result(hear=True))
+        try:
+            return started.result()
+        except KeyboardInterrupt:
+            if not (started.done() and self.result.interrupted):
+                raise  # it came here, not to the search that is waited for
+            # It was to be searched beside the plan's choice, which an interruption ended.
+            return self._on(number, self.result)
 
     def _on(self, number: int, result: SearchResult[Any]) -> BestOnBaseline[Any]:
         """Find the best parallelization on a fabric, and its times in packet trains."""
-        search, base = self.search, self.chosen[number]
-        asked = self.stated and not result.interrupted
         report = None if result.interrupted else self.beside.report
-        best = search.best_on(base, result, number, report)
-        if asked and best.packets is None:
-            family: Any = search.problem.family
-            packets = packet_times_on(base, family.build(best.parallelization))
-            best = best._replace(packets=packets)
-        return best
+        best = self.search.best_on(self.chosen[number], result, number, report)
+        return self._with_packets(number, best)
+
+    def _with_packets(self, number: int, best: BestOnBaseline[Any]) -> BestOnBaseline[Any]:
+        if not self.stated or self.result.interrupted or best.packets is not None:
+            return best
+        family: Any = self.search.problem.family
+        tasks = family.build(best.parallelization)
+        return best._replace(packets=packet_times_on(self.chosen[number], tasks))
 
 
 def _switched(fabric: AnyFabric) -> bool:

@@ -65,7 +65,7 @@ from topoopt.search.confirm import (
     states_packets,
 )
 from topoopt.search.layouts import LayoutSearch
-from topoopt.search.operators import OperatorSearch
+from topoopt.search.operators import OperatorSearch, made_ready
 from topoopt.search.result import SearchResult
 from topoopt.search.scheduled import scheduled_search
 from topoopt.search.search_state import Keeper
@@ -101,13 +101,15 @@ def optimize_once(
     layouts = isinstance(family, LayoutFamily)
     with (
         interrupts_between_steps(progress, everywhere=layouts) as report,
-        second_process({"problem": problem}, wanted=_worth_two(family)) as second,
+        second_process({"problem": problem}, wanted=_worth_two(family, len(chosen))) as second,
     ):
         search = search_of(problem, second)
+        if not layouts:
+            second.start(made_ready)
         result = search.run(report, keeper)
         with Beside(report, _beside(cluster.servers)) as beside:
             bound = beside.start(search.bound) if not layouts else None
-            comparison = BaselineSearch(search, result, chosen, beside)
+            comparison = BaselineSearch(search, result, chosen, beside, second)
             confirmed = (
                 _confirm(search, result, beside.report) if options.confirm == "packet" else None
             )
@@ -155,11 +157,14 @@ def _beside(servers: int) -> int:
     return 3 if servers >= THREADED_FROM and tabled(servers) else 2
 
 
-def _worth_two(family: AnyFamily) -> bool:
+def _worth_two(family: AnyFamily, fabrics: int) -> bool:
     """Whether a second process is worth its start: it finds what it needs compiled."""
+    if isinstance(family, LayoutFamily):
+        helps = family.gpus >= _MANY_GPUS
+    else:
+        helps = fabrics > 0 and 1 < family.servers < THREADED_FROM
     return (
-        isinstance(family, LayoutFamily)
-        and family.gpus >= _MANY_GPUS
+        helps
         and granted_cores() > 1
         and kernels_are_shared()
         and compiled_cache_is_warm("fabric_*/*")

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.side_by_side import in_twos
@@ -11,6 +12,7 @@ from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer, search_tolerance
+from topoopt.fabric.warm import warm_up
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
 from topoopt.search.again import judged, one_path, search_again
@@ -252,3 +254,36 @@ class OperatorSearch:
         str
         """
         return origin_of(self.search, strategy, result)
+
+
+def best_on(
+    problem: Problem, base: BaselineFabric, result: SearchResult[Strategy], number: int
+) -> BestOnBaseline[Strategy]:
+    """Return what `OperatorSearch.best_on` does, also in another process.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of the search.
+    base, result, number
+        As there.
+
+    Returns
+    -------
+    BestOnBaseline
+    """
+    return OperatorSearch(problem).best_on(base, result, number)
+
+
+def made_ready(problem: Problem) -> None:
+    """Load what `best_on` needs, in a process that has nothing to do yet.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of the search.
+    """
+    warm_up("packet")
+    score = Scorer(problem.scored(YIELDING), problem.ideal)
+    for strategy in named_strategies(search_for(problem.fused).space).values():
+        score(strategy)

@@ -144,7 +144,7 @@ def test_an_interruption_of_the_last_bound_keeps_the_plan(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "reason", [None, "one core", "few GPUs", "operators", "not compiled before", "no cache"]
+    "reason", [None, "one core", "few GPUs", "not compiled before", "no cache"]
 )
 def test_a_second_process_is_started_where_it_is_worth_it(monkeypatch, reason):
     monkeypatch.setattr(once, "granted_cores", lambda: 1 if reason == "one core" else 2)
@@ -152,7 +152,8 @@ def test_a_second_process_is_started_where_it_is_worth_it(monkeypatch, reason):
     monkeypatch.setattr(once, "kernels_are_shared", lambda: reason != "no cache")
     warm = reason != "not compiled before"
     monkeypatch.setattr(once, "compiled_cache_is_warm", lambda kernels: warm)
-    family = problem_of().family
-    if reason == "operators":
-        family = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32)).family(4)
-    assert once._worth_two(family) == (reason is None)
+    assert once._worth_two(problem_of().family, 0) == (reason is None)
+    operators = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+    assert once._worth_two(operators.family(4), 1) == (reason in (None, "few GPUs"))
+    for servers, fabrics in ((4, 0), (1, 1), (64, 1)):
+        assert not once._worth_two(operators.family(servers), fabrics)
