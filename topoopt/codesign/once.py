@@ -65,7 +65,7 @@ from topoopt.search.confirm import (
     states_packets,
 )
 from topoopt.search.layouts import LayoutSearch
-from topoopt.search.operators import OperatorSearch, made_ready
+from topoopt.search.operators import OperatorSearch
 from topoopt.search.result import SearchResult
 from topoopt.search.scheduled import scheduled_search
 from topoopt.search.search_state import Keeper
@@ -104,11 +104,9 @@ def optimize_once(
         second_process({"problem": problem}, wanted=_worth_two(family, len(chosen))) as second,
     ):
         search = search_of(problem, second)
-        if not layouts:
-            second.start(made_ready)
         result = search.run(report, keeper)
         with Beside(report, _beside(cluster.servers)) as beside:
-            bound = beside.start(search.bound) if not layouts else None
+            bound = None if layouts or second.there else beside.start(search.bound)
             comparison = BaselineSearch(search, result, chosen, beside, second)
             confirmed = (
                 _confirm(search, result, beside.report) if options.confirm == "packet" else None
@@ -142,10 +140,10 @@ def optimize_once(
 
 
 def search_of(problem: Problem[Any], second: Second | None = None) -> AnySearch:
-    """Return the search of a problem's family; a second process helps with layouts."""
+    """Return the search of a problem's family; a second process, if there is one, helps."""
     if isinstance(problem.family, LayoutFamily):
         return LayoutSearch(problem, second=second)
-    return OperatorSearch(problem)
+    return OperatorSearch(problem, second)
 
 
 def _beside(servers: int) -> int:

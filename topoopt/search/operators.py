@@ -6,6 +6,7 @@ from dataclasses import replace
 from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
 from topoopt.base.progress import ProgressCallback
+from topoopt.base.second import Second, Task
 from topoopt.base.side_by_side import in_twos
 from topoopt.baselines.baseline import BaselineFabric
 from topoopt.bounds.bounds import Bound
@@ -34,11 +35,17 @@ class OperatorSearch:
     Parameters
     ----------
     problem : Problem
+    second : Second, optional
+        A second process that shares ``problem``. It begins with the bound over all strategies.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, second: Second | None = None) -> None:
         self.problem = problem
         self.search = search_for(problem.fused)
+        self._bound: Task | None = None
+        if second is not None and second.there:
+            self._bound = second.start(bound_of)
+            second.start(made_ready)
         # What packet trains said of the best pair before they choose.
         self._judged: list[Pair] = []
 
@@ -82,13 +89,16 @@ class OperatorSearch:
         Parameters
         ----------
         quick : bool
-            Ignored: the search has it already.
+            Ignored: it takes no time to speak of.
 
         Returns
         -------
         Bound or None
         """
-        return self.search.least
+        if self._bound is None:
+            return self.search.least
+        least: Bound | None = self._bound.result(hear=True)
+        return least
 
     def candidates(
         self, result: SearchResult, progress: ProgressCallback | None = None
@@ -273,6 +283,21 @@ def best_on(
     BestOnBaseline
     """
     return OperatorSearch(problem).best_on(base, result, number)
+
+
+def bound_of(problem: Problem) -> Bound | None:
+    """Return what `OperatorSearch.bound` does, also in another process.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of the search.
+
+    Returns
+    -------
+    Bound or None
+    """
+    return OperatorSearch(problem).bound()
 
 
 def made_ready(problem: Problem) -> None:
