@@ -66,8 +66,6 @@ class CayleyGraph:
         Hops, over pairs of different servers.
     exact : bool
         Whether no set of any group tried is better (all were tried, or the Moore bound is met).
-    tried : int
-        Sets measured.
     between : int64 array, shape (servers, servers)
         Hops from row to column.
     """
@@ -82,7 +80,6 @@ class CayleyGraph:
     diameter: int
     mean_distance: float
     exact: bool
-    tried: int
     between: Ints = field(repr=False)
 
 
@@ -198,7 +195,7 @@ def _selected(n: int, degree: int, both_ways: bool, rings: int, seed: int) -> Ca
     for cost, index, units in (alike + ranked[len(alike) :])[:_MOST_RINGED]:
         # What is better and has no rings that were found might have some.
         exact = cost <= floor or (exhausted and cost <= ranked[0][0])
-        graph = searches[index].ringed(units, seed, exact, tried)
+        graph = searches[index].ringed(units, seed, exact)
         if graph is not None:
             return graph
     return None
@@ -343,9 +340,7 @@ class _Search:
         most: list[float] = load.max(axis=1).round(9).tolist()
         return most
 
-    def ringed(
-        self, units: tuple[int, ...], seed: int, exact: bool, tried: int
-    ) -> CayleyGraph | None:
+    def ringed(self, units: tuple[int, ...], seed: int, exact: bool) -> CayleyGraph | None:
         """Return the Cayley graph of a set with its rings, if such are found."""
         from topoopt.topology.cayley_kernels import word_lengths
 
@@ -384,7 +379,6 @@ class _Search:
                 diameter=diameter,
                 mean_distance=float(length.sum()) / (n - 1),
                 exact=exact,
-                tried=tried,
                 between=between,
             )
         return None

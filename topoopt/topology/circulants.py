@@ -68,8 +68,6 @@ class Circulant:
         Hops, over the offsets 1 .. n-1.
     exact : bool
         Whether no other set is better (all were tried, or a bound is met).
-    tried : int
-        Sets measured.
     """
 
     servers: int
@@ -78,7 +76,6 @@ class Circulant:
     diameter: int
     mean_distance: float
     exact: bool
-    tried: int
 
 
 def circulant_distances(
@@ -250,12 +247,10 @@ def _search(
     steps = _directed(n, (*fixed, *free[:choose].tolist()), both_ways, half)
     first = len(fixed)
     if comb(free.size, choose) <= most:
-        picked, _, tried = every_set(
-            n, steps, first, choose, free, both_ways, weight, farthest, floor
-        )
+        picked = every_set(n, steps, first, choose, free, both_ways, weight, farthest, floor)
         exact = True
     else:
-        picked, cost, tried = _exchanged(
+        picked, cost = _exchanged(
             n, steps, first, choose, free, both_ways, weight, farthest, floor, fixed, seed
         )
         exact = cost <= floor
@@ -269,7 +264,7 @@ def _search(
             "ones"
         )
     mean = float(distance.sum()) / (n - 1)
-    return Circulant(n, chosen, both_ways, int(diameter), mean, exact, int(tried))
+    return Circulant(n, chosen, both_ways, int(diameter), mean, exact)
 
 
 def _exchanged(
@@ -284,7 +279,7 @@ def _exchanged(
     floor: float,
     fixed: tuple[int, ...],
     seed: int,
-) -> tuple[Ints, float, int]:
+) -> tuple[Ints, float]:
     """Improve the geometric choice, and random ones, by exchanging single generators."""
     from topoopt.topology.circulant_kernels import exchange_generators
 
@@ -293,19 +288,18 @@ def _exchanged(
     place = {p: i for i, p in enumerate(free.tolist())}
     start = [place[p] for p in geometric if p in place][:choose]
     start += [i for i in range(free.size) if i not in start][: choose - len(start)]
-    best, lowest, tried = np.array(start, dtype=np.int64), float("inf"), 0
+    best, lowest = np.array(start, dtype=np.int64), float("inf")
     each = 4.0 * free.size * choose * n * steps.size
     for restart in range(int(np.clip(_SEARCH_STEPS / max(each, 1.0), 1, _RESTARTS))):
         picked = np.array(start, dtype=np.int64)
         if restart:
             picked = rng.permutation(free.size)[:choose]
-        cost, more = exchange_generators(n, steps, first, picked, free, both_ways, weight, farthest)
-        tried += more
+        cost = exchange_generators(n, steps, first, picked, free, both_ways, weight, farthest)
         if cost < lowest:
             best, lowest = picked, cost
         if lowest <= floor:
             break
-    return best, lowest, tried
+    return best, lowest
 
 
 def _directed(n: int, generators: Sequence[int], both_ways: bool, half: bool) -> Ints:
