@@ -10,6 +10,7 @@ import numpy.typing as npt
 from codesign_base import InputError
 from codesign_base.arguments import is_number, told
 from codesign_base.arrays import Floats, Ints
+from codesign_base.rows import summed
 from parallelism.taskgraph import Group, TaskGraph, TaskKind
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
@@ -90,8 +91,8 @@ class Demands:
         """
         pairs = servers * servers
         count = pairs + len(self.groups)
-        by_row = np.bincount(self.row[tasks], weights=amount, minlength=count).astype(np.float64)
-        total: Floats = by_row[:pairs].copy()
+        by_row = summed(self.row[tasks], amount, count)
+        total = by_row[:pairs].copy()
         for place, edges in enumerate(self.edges):
             total[edges] += by_row[pairs + place]
         return total.reshape(servers, servers)
