@@ -48,10 +48,6 @@ class CayleyGraph:
 
     Parameters
     ----------
-    servers : int
-    degree : int
-        Ports of a server in use.
-    bidirectional : bool
     group : str
         What its elements are; see `topoopt.topology.groups`.
     generators : tuple of int
@@ -70,9 +66,6 @@ class CayleyGraph:
         Hops from row to column.
     """
 
-    servers: int
-    degree: int
-    bidirectional: bool
     group: str
     generators: tuple[int, ...]
     rings: tuple[tuple[int, ...], ...]
@@ -369,9 +362,6 @@ class _Search:
             between = length[self.group.table[self.group.inverse]]
             between.setflags(write=False)
             return CayleyGraph(
-                servers=n,
-                degree=self.degree,
-                bidirectional=self.both_ways,
                 group=self.group.name,
                 generators=tuple(steps.tolist()),
                 rings=tuple(ring_of(row) for row in taken[: self.rings]),

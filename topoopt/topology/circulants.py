@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,16 +53,25 @@ def objective_named(value: str) -> Objective:
     return Objective(value)
 
 
+class _Goal(NamedTuple):
+    """The cost of a set: hops times the weight of each offset, and the farthest one times more.
+
+    ``floor`` is a cost that no set is below.
+    """
+
+    weight: Floats
+    farthest: float
+    floor: float
+
+
 @dataclass(frozen=True, slots=True)
 class Circulant:
     """A chosen generator set.
 
     Parameters
     ----------
-    servers : int
     generators : tuple of int
         Those fixed first, then ascending. In a bidirectional network each stands for +p and -p.
-    bidirectional : bool
     diameter : int
         Hops.
     mean_distance : float
@@ -70,9 +80,7 @@ class Circulant:
         Whether no other set is better (all were tried, or a bound is met).
     """
 
-    servers: int
     generators: tuple[int, ...]
-    bidirectional: bool
     diameter: int
     mean_distance: float
     exact: bool
@@ -192,10 +200,8 @@ def select_circulant(
         raise InputError(f"demand of {servers} offsets must be as many numbers of bytes >= 0")
     scale = float(demand[1:].sum())
     weight = demand / scale if scale > 0 else np.zeros(servers)
-    return _search(
-        servers, count, bidirectional, half, weight + _TIE / servers, 0.0, 0.0, tuple(fixed),
-        coprime, most, seed,
-    )  # fmt: skip
+    goal = _Goal(weight + _TIE / servers, 0.0, 0.0)
+    return _search(servers, count, bidirectional, half, goal, tuple(fixed), coprime, most, seed)
 
 
 @lru_cache(maxsize=4096)
@@ -215,9 +221,8 @@ def _shortest(
     farthest = float(n * n) if aim is Objective.DIAMETER else 1.0 / (2 * n)
     bound = abelian_bound(n, count, both_ways, half)
     floor = farthest * bound.diameter + round(bound.mean_distance * (n - 1))
-    return _search(
-        n, count, both_ways, half, np.ones(n), farthest, floor, fixed, coprime, most, seed
-    )
+    goal = _Goal(np.ones(n), farthest, floor)
+    return _search(n, count, both_ways, half, goal, fixed, coprime, most, seed)
 
 
 def _search(
@@ -225,9 +230,7 @@ def _search(
     count: int,
     both_ways: bool,
     half: bool,
-    weight: Floats,
-    farthest: float,
-    floor: float,
+    goal: _Goal,
     fixed: tuple[int, ...],
     coprime: bool,
     most: int,
@@ -240,20 +243,17 @@ def _search(
         pool = [p for p in pool if 2 * p <= n and not (half and 2 * p == n)]
     taken = {min(p, n - p) if both_ways else p for p in fixed}
     # With demand, or beside fixed generators, multiples of a set are not equal.
-    if coprime and not fixed and farthest > 0:
+    if coprime and not fixed and goal.farthest > 0:
         fixed, taken = (1,), {1}
     free = np.array([p for p in pool if p not in taken], dtype=np.int64)
     choose = min(count - len(fixed), free.size)
     steps = _directed(n, (*fixed, *free[:choose].tolist()), both_ways, half)
-    first = len(fixed)
     if comb(free.size, choose) <= most:
-        picked = every_set(n, steps, first, choose, free, both_ways, weight, farthest, floor)
+        picked = every_set(n, steps, len(fixed), choose, free, both_ways, *goal)
         exact = True
     else:
-        picked, cost = _exchanged(
-            n, steps, first, choose, free, both_ways, weight, farthest, floor, fixed, seed
-        )
-        exact = cost <= floor
+        picked, cost = _exchanged(n, steps, choose, free, both_ways, goal, fixed, seed)
+        exact = cost <= goal.floor
     chosen = (*fixed, *sorted(free[picked].tolist()))
     steps = _directed(n, chosen, both_ways, half)
     distance = np.empty(n, np.int64)
@@ -264,19 +264,16 @@ def _search(
             "ones"
         )
     mean = float(distance.sum()) / (n - 1)
-    return Circulant(n, chosen, both_ways, int(diameter), mean, exact)
+    return Circulant(chosen, int(diameter), mean, exact)
 
 
 def _exchanged(
     n: int,
     steps: Ints,
-    first: int,
     choose: int,
     free: Ints,
     both_ways: bool,
-    weight: Floats,
-    farthest: float,
-    floor: float,
+    goal: _Goal,
     fixed: tuple[int, ...],
     seed: int,
 ) -> tuple[Ints, float]:
@@ -294,10 +291,12 @@ def _exchanged(
         picked = np.array(start, dtype=np.int64)
         if restart:
             picked = rng.permutation(free.size)[:choose]
-        cost = exchange_generators(n, steps, first, picked, free, both_ways, weight, farthest)
+        cost = exchange_generators(
+            n, steps, len(fixed), picked, free, both_ways, goal.weight, goal.farthest
+        )
         if cost < lowest:
             best, lowest = picked, cost
-        if lowest <= floor:
+        if lowest <= goal.floor:
             break
     return best, lowest
 
