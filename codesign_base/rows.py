@@ -1,11 +1,12 @@
 """Lists of different lengths, one after another in one array."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base.arrays import Ints
+from codesign_base.arrays import Floats, Ints
 
 
 def starts(counts: npt.ArrayLike) -> Ints:
@@ -20,6 +21,12 @@ def spread(begin: Ints, counts: Ints) -> Ints:
     """Return the ranges begin[i] .. begin[i] + counts[i], one after another."""
     offsets = starts(counts)
     return np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], counts)
+
+
+def summed(rows: npt.NDArray[np.integer[Any]], amounts: Floats, count: int) -> Floats:
+    """Return what the amounts add up to in each of ``count`` rows."""
+    # The type of numpy's sums is that of counts where there is nothing to add up.
+    return np.bincount(rows, amounts, count).astype(np.float64, copy=False)
 
 
 def dependency_order(

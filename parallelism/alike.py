@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from codesign_base.arrays import Floats, Ints, Words
-from codesign_base.rows import spread, starts
+from codesign_base.rows import spread, starts, summed
 
 BOTH, SENDS, READS = 0, 1, 2
 """What an element is to a place that it meets: it waits for the place, the place for it."""
@@ -157,8 +157,7 @@ class Alike:
     def spread(self, amounts: Floats, chosen: Ints) -> Floats:
         """Sum amounts of some tasks by class; return them for every element, shape (elements,)."""
         of = self.of_task[chosen]
-        sums = np.bincount(of, weights=amounts, minlength=self.classes.first_element.size)
-        return np.asarray(sums[self.classes.element], dtype=np.float64)
+        return summed(of, amounts, self.classes.first_element.size)[self.classes.element]
 
     @cached_property
     def uses(self) -> Rows:
@@ -173,8 +172,8 @@ class Alike:
             + self.classes.resource[self.rows.resource[kept]]
         )
         found, which = np.unique(keys, return_inverse=True)
-        weight = np.bincount(which, weights=self.rows.weight[kept], minlength=found.size)
-        return Rows(found // count, found % count, weight.astype(np.float64))
+        weight = summed(which, self.rows.weight[kept], found.size)
+        return Rows(found // count, found % count, weight)
 
 
 def refine(

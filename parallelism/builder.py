@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from codesign_base.rows import starts
+from codesign_base.rows import starts, summed
 from parallelism.build_kernels import build_tasks, moved_bytes
 from parallelism.builder_rows import (
     GRADIENT,
@@ -280,8 +280,7 @@ class TaskGraphBuilder:
         """
         rows = self._gather(strategy)
         each = rows.times[:SECONDS].sum(axis=0)
-        busy = np.bincount(rows.servers, np.repeat(each, np.diff(rows.offsets)), self.servers)
-        return busy.astype(np.float64, copy=False)
+        return summed(rows.servers, np.repeat(each, np.diff(rows.offsets)), self.servers)
 
     def port_load(self, strategy: Strategy, packet_bytes: float = 0.0) -> PortLoad:
         """Return what each server sends, in a fraction of the time that a build takes.
@@ -299,7 +298,7 @@ class TaskGraphBuilder:
         rows = self._gather(strategy)
         transfers, sent = moved_bytes(*rows.split, *self._edges, self.servers)
         groups, _, reduced = self._reductions(rows, packet_bytes)
-        twice = 2.0 * np.bincount(reduced.group, reduced.size, len(groups)).astype(np.float64)
+        twice = 2.0 * summed(reduced.group, reduced.size, len(groups))
         for members, amount in zip(groups, member_bytes(groups, twice).tolist(), strict=True):
             sent[list(members)] += amount
         parts = np.diff(rows.offsets)

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.arguments import is_number
 from parallelism.graph import Mode, Operator
 from parallelism.operators.shapes import LARGEST
 from parallelism.reading import check_fields, parse_json, read_text, shown
@@ -179,8 +180,7 @@ def _count(value: Any, where: str, field: str) -> int:
 
 
 def _positive(value: Any, where: str, field: str, unit: str) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not _LEAST <= value <= LARGEST:
+    if not is_number(value) or not _LEAST <= value <= LARGEST:
         raise InputError(
             f"{where}: {field} is {shown(value)}; give a positive number of {unit}, from "
             f"{_LEAST:.0e} to {LARGEST:.0e}"

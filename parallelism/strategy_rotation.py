@@ -49,8 +49,8 @@ def rotated_strategy(
 
     Parameters
     ----------
-    rows : Rows
-        The strategy.
+    rows : StrategyRecords
+        Of the strategy.
     edges : Edges
     sinks : bool array, shape (operators,)
         Operators that none reads.

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from codesign_base import InputError
 from codesign_base.arguments import check_kind
 from codesign_base.arrays import Floats, Ints
+from codesign_base.rows import summed
 from parallelism.alike import Alike
 
 Group = tuple[int, ...]
@@ -178,8 +179,8 @@ class TaskGraph:
             Transfers that count; by default all.
         """
         source, target, size = self.moved(chosen)
-        sums = np.bincount(source * self.servers + target, size, self.servers**2)
-        return sums.astype(np.float64).reshape(self.servers, self.servers)
+        sums = summed(source * self.servers + target, size, self.servers**2)
+        return sums.reshape(self.servers, self.servers)
 
     def server_bytes(self) -> Floats:
         """Return the bytes of transfers that leave and enter each server, shape (2, servers).
@@ -187,7 +188,7 @@ class TaskGraph:
         Of thousands of servers the matrix of all pairs takes longer to add up.
         """
         *ends, size = self.moved()
-        return np.stack([np.bincount(end, size, self.servers).astype(np.float64) for end in ends])
+        return np.stack([summed(end, size, self.servers) for end in ends])
 
     def port_bytes(self) -> Floats:
         """Return the bytes that leave and enter each server in all, shape (2, servers).
@@ -203,8 +204,7 @@ class TaskGraph:
     def device_seconds(self) -> Floats:
         """Return the seconds that each device computes, shape (devices,)."""
         compute = self.kind == COMPUTE
-        sums = np.bincount(self.first[compute], self.size[compute], self.devices)
-        return sums.astype(np.float64)
+        return summed(self.first[compute], self.size[compute], self.devices)
 
     def moved(self, chosen: Ints | None = None) -> tuple[Ints, Ints, Floats]:
         """Return sources, targets and bytes of transfers, one by one where a task stands for many.
@@ -231,7 +231,7 @@ class TaskGraph:
             own = np.flatnonzero(self.alike.pattern.group >= 0)
             size = self.alike.spread(size, reduces)[own]
             of = self.alike.pattern.group[own]
-        return np.bincount(of, size, len(self.groups)).astype(np.float64)
+        return summed(of, size, len(self.groups))
 
     def member_bytes(self) -> Floats:
         """Return the bytes that each member of each group sends on its ring, shape (groups,)."""

@@ -24,8 +24,6 @@ class CoinTable:
 
     Parameters
     ----------
-    servers : int
-        The modulus n.
     generators : tuple of int
         Distinct ring steps in 1 .. n-1, in the order given.
     count : int64 array, shape (n,)
@@ -34,15 +32,9 @@ class CoinTable:
         How often each generator is used for each distance.
     """
 
-    servers: int
     generators: tuple[int, ...]
     count: Ints
     coins: Ints
-
-    def steps(self, distance: int) -> tuple[int, ...]:
-        """Return the generators of a distance in travel order, that of ``generators``."""
-        uses = self.coins[distance % self.servers].tolist()
-        return tuple(p for p, use in zip(self.generators, uses, strict=True) for _ in range(use))
 
 
 def coin_change(servers: int, generators: Sequence[int]) -> CoinTable:
@@ -91,7 +83,7 @@ def coin_change(servers: int, generators: Sequence[int]) -> CoinTable:
                 reached.append(farther)
     count.setflags(write=False)
     coins.setflags(write=False)
-    return CoinTable(servers, rings, count, coins)
+    return CoinTable(rings, count, coins)
 
 
 def coin_change_routes(

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from codesign_base import InputError
 from codesign_base.arrays import Floats, Ints
-from codesign_base.rows import starts
+from codesign_base.rows import starts, summed
 
 NodePath = tuple[int, ...]
 """Nodes from a source to a target, both of them named."""
@@ -162,7 +162,7 @@ class Network:
             switches=switches,
             source=keys // nodes,
             target=keys % nodes,
-            capacity=np.bincount(inverse, weights=cap, minlength=keys.size).astype(np.float64),
+            capacity=summed(inverse, cap, keys.size),
             latency=merged_latency,
             multiplicity=np.bincount(inverse, minlength=keys.size).astype(np.int64),
         )
@@ -219,12 +219,8 @@ class Network:
 
     def out_rate(self) -> Floats:
         """Return the bytes/s of all links out of each node."""
-        return _summed(self.source, self.capacity, self.nodes)
+        return summed(self.source, self.capacity, self.nodes)
 
     def in_rate(self) -> Floats:
         """Return the bytes/s of all links into each node."""
-        return _summed(self.target, self.capacity, self.nodes)
-
-
-def _summed(node: Ints, amount: Floats, nodes: int) -> Floats:
-    return np.bincount(node, weights=amount, minlength=nodes).astype(np.float64)
+        return summed(self.target, self.capacity, self.nodes)

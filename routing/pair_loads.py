@@ -4,6 +4,7 @@ import numpy as np
 
 from codesign_base import InfeasibleError
 from codesign_base.arrays import Floats, Ints
+from codesign_base.rows import summed
 from routing.network import Network
 from routing.paths import ecmp_link_bytes
 
@@ -61,8 +62,7 @@ def ecmp_pair_bytes(network: Network, pairs: Ints, amounts: Floats) -> Floats:
 
 
 def _matrix(nodes: int, source: Ints, target: Ints, amounts: Floats) -> Floats:
-    sums = np.bincount(source * nodes + target, amounts, nodes * nodes)
-    return sums.astype(np.float64, copy=False).reshape(nodes, nodes)
+    return summed(source * nodes + target, amounts, nodes * nodes).reshape(nodes, nodes)
 
 
 def _attached(network: Network) -> tuple[Ints, Ints] | None:

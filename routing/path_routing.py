@@ -9,7 +9,7 @@ from codesign_base import InfeasibleError, InputError
 from codesign_base.arguments import told
 from codesign_base.arrays import Floats, Ints, SmallInts
 from codesign_base.counted import counted
-from codesign_base.rows import starts
+from codesign_base.rows import starts, summed
 from routing.network import Network
 from routing.paths import forwarding_nodes, hop_distances, shortest_routes
 from routing.routes import Routes
@@ -84,8 +84,7 @@ class PathRouting:
     def link_load(self) -> Floats:
         """Demand on each link, shape (links,)."""
         carried = np.repeat(self.path_demand, self.path_hops)
-        load = np.bincount(self.links, weights=carried, minlength=self.network.links)
-        return load.astype(np.float64, copy=False)
+        return summed(self.links, carried, self.network.links)
 
     @cached_property
     def congestion(self) -> float:
@@ -176,7 +175,7 @@ class PathRouting:
 def _table(hosts: int, lengths: Ints, links: Ints, weights: Floats, latency: Floats) -> Routes:
     offsets = starts(lengths)
     pair = np.repeat(np.arange(hosts * hosts), lengths)
-    hops = np.bincount(pair, weights=weights, minlength=hosts * hosts).astype(np.float64)
+    hops = summed(pair, weights, hosts * hosts)
     return Routes(hosts, offsets, links, weights, latency, hops)
 
 

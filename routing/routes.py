@@ -8,7 +8,7 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.arrays import Floats, Ints
-from codesign_base.rows import spread, starts
+from codesign_base.rows import spread, starts, summed
 from routing.network import Network
 
 EVERY_PAIR_UP_TO = 128
@@ -178,8 +178,7 @@ class Routes:
         counts = np.diff(self.offsets)[rows]
         at = spread(self.offsets[rows], counts)
         per_entry = np.repeat(traffic.ravel()[sent], counts) * self.weights[at]
-        total = np.bincount(self.links[at], weights=per_entry, minlength=network.links)
-        return total.astype(np.float64, copy=False)
+        return summed(self.links[at], per_entry, network.links)
 
 
 def tabled(hosts: int) -> bool:

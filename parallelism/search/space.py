@@ -85,7 +85,6 @@ class StrategySpace:
         self.servers = servers
         self.batch = batch
         self.sample_only = sample_only
-        self.any_parts = any_parts
         self.parameter_splits = parameter_splits
         self._placements: dict[Degrees, tuple[OperatorConfig, ...]] = {}
         self._interned: dict[tuple[int, int, Mode, tuple[int, ...]], OperatorConfig] = {}

@@ -5,6 +5,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from codesign_base.arguments import is_number
 from codesign_base.counted import counted
 from parallelism.operators.shapes import LARGEST
 from parallelism.transformers.config_experts import experts_of, of_one_width
@@ -62,8 +63,7 @@ def _lfm2(config: ConfigFields) -> dict[str, Any]:
     factor = config.value("block_ffn_dim_multiplier")
     width = int(2 * width / 3)
     if factor is not None:
-        number = isinstance(factor, int | float) and not isinstance(factor, bool)
-        if not (number and 1 <= factor * width <= LARGEST):
+        if not (is_number(factor) and 1 <= factor * width <= LARGEST):
             raise config.wrong(
                 "block_ffn_dim_multiplier", "give a number that leaves feed-forward parts a width"
             )

@@ -167,8 +167,7 @@ class Implementation:
         check_kind("implementation: stack", self.stack, str, "a name")
         check_flags("implementation", self)
         for each in fields(self):
-            number = isinstance(each.default, int | float) and not isinstance(each.default, bool)
-            if number and not is_number(getattr(self, each.name)):
+            if is_number(each.default) and not is_number(getattr(self, each.name)):
                 raise refuse(each.name, "a number")
         for name in ("tensor", "data", "context", "expert", "pipeline"):
             if not 0.0 <= getattr(self, f"overlap_{name}") <= 1.0:

@@ -131,7 +131,7 @@ class _Builder:
         loads: Loads,
         shape: Shape,
     ) -> None:
-        self.placement, self.schedule, self.loads = placement, schedule, loads
+        self.placement, self.loads = placement, loads
         self.layout, self.shape = placement.layout, shape
         self.stages = schedule.stages
         self.parts = schedule.stages * schedule.chunks

@@ -48,14 +48,11 @@ class JointForests:
     ----------
     forests : tuple of Forest
         An AllGather of each group.
-    bytes_per_s : float
-        Of the whole buffer of each group, all at once.
     rate_bound : float
         That no trees of all groups pass.
     """
 
     forests: tuple[Forest, ...]
-    bytes_per_s: float
     rate_bound: float
 
 
@@ -145,7 +142,6 @@ class _Packing:
         self.columns: dict[Column, Ints] = {}
         self.bound = np.inf  # buffers of each group a second, in units of the largest capacity
         self.total = np.zeros(self.capacity.size)
-        self.rounds = 0
 
     def by_load(self, load: Floats) -> Floats:
         """Return prices that grow with the load of links in the mean of all rounds."""
@@ -253,7 +249,6 @@ class _Packing:
                 Forest(JOINT_TREES, group, rate / len(roots), _UNITS, tuple(own))
                 for group, roots, own in zip(self.groups, self.roots, trees, strict=True)
             ),
-            rate,
             self.bound * self.most,
         )
 

@@ -47,15 +47,12 @@ class MemberLinks:
     ----------
     trees : int
         Broadcast trees of each root, of one unit of capacity each.
-    scale : int
-        Units of capacity here of one in the network.
     paths : dict of (int, int) to list of (tuple of int, int)
         Of each pair of members, the paths that join it and the capacity of each; together they
         take no more of a link than its capacity.
     """
 
     trees: int
-    scale: int
     paths: dict[Arc, SharedPaths]
 
 
@@ -89,7 +86,7 @@ def link_members(rate: GatherRate, *, near: bool = True) -> MemberLinks:
     budget = _Budget(MOST_WORK)
     for forwarder in forwarders:
         _take_out(paths, forwarder, rate, trees, budget)
-    return MemberLinks(trees, scale, paths)
+    return MemberLinks(trees, paths)
 
 
 def _distances(rate: GatherRate) -> dict[int, int]:

@@ -61,14 +61,14 @@ def test_groups_share_links_within_their_bound(n, seed) -> None:
     )
     groups = [sorted(draw.permutation(n)[: draw.integers(2, n + 1)].tolist()) for _ in range(2)]
     found = joint_forests(network, groups)
-    assert found.bytes_per_s == pytest.approx(rate_at_once(network, found.forests))
-    assert found.bytes_per_s <= found.rate_bound * (1 + 1e-9)
-    assert found.bytes_per_s >= 0.93 * found.rate_bound
+    rate = rate_at_once(network, found.forests)
+    assert 0.93 * found.rate_bound <= rate <= found.rate_bound * (1 + 1e-9)
     # Trees pass every cut, so no rate is above that of the smallest one.
-    assert found.bytes_per_s <= least_cut(network, groups) * (1 + 1e-9)
+    assert rate <= least_cut(network, groups) * (1 + 1e-9)
     for group, forest in zip(groups, found.forests, strict=True):
+        assert forest.whole_bytes_per_s == pytest.approx(rate)
         alone = gather_rate(network, group)
-        assert found.bytes_per_s <= alone.bytes_per_s * len(group) * (1 + 1e-9)
+        assert rate <= alone.bytes_per_s * len(group) * (1 + 1e-9)
         copies = dict.fromkeys(group, 0)
         for tree in forest.trees:
             has = {tree.root}
@@ -86,7 +86,7 @@ def test_one_group_of_all_reaches_its_bottleneck_cut() -> None:
     found = joint_forests(network, [range(6)])
     cut = gather_rate(network, range(6)).bytes_per_s * 6
     assert found.rate_bound >= cut * (1 - 1e-9)
-    assert found.bytes_per_s >= 0.95 * cut
+    assert rate_at_once(network, found.forests) >= 0.95 * cut
 
 
 def test_schedules_of_two_groups_on_a_ring() -> None:

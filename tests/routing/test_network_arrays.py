@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from codesign_base import InputError
+from codesign_base.rows import summed
 from routing.network import Network
 
 
@@ -35,3 +36,9 @@ def test_rates_of_nodes_add_up_their_links():
 def test_a_network_has_a_name():
     with pytest.raises(InputError, match="the name is ''; give it one"):
         Network.from_links("", 2, 0, [0], [1], 1.0, 0.0)
+
+
+def test_sums_of_nothing_are_floats_too() -> None:
+    none = np.zeros(0, dtype=np.int64)
+    assert summed(none, np.zeros(0), 3).dtype == np.float64
+    assert summed(np.array([2, 0, 2]), np.array([1.5, 2.0, 3.0]), 4).tolist() == [2.0, 0.0, 4.5, 0]

@@ -19,7 +19,7 @@ from topoopt.base.version import installed_version
 from topoopt.baselines.baselines import baseline_fabrics
 from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import AnyFamily
-from topoopt.bounds.gap import how, plan_bounds
+from topoopt.bounds.gap import plan_bounds
 from topoopt.codesign.baseline_search import AnySearch, BaselineSearch
 from topoopt.codesign.from_others import faster_of_others
 from topoopt.codesign.question import PlanQuestion
@@ -50,11 +50,13 @@ from topoopt.plan.plan import Plan
 from topoopt.plan.recorded import (
     bound_record,
     degree_split,
+    gap_record,
     link_records,
     ring_records,
+    route_record,
     schedule_record,
 )
-from topoopt.plan.records import Baseline, ClusterRecord, GapRecord, RouteTable, SearchRecord
+from topoopt.plan.records import Baseline, ClusterRecord, SearchRecord
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
 from topoopt.search.confirm import (
@@ -266,7 +268,6 @@ def _assemble(
         known = problem.options.plan_routings(cluster.servers)
         routing = plainest_routing(topology, pair.fabric, tasks, routing, known)
     routes = recorded_routes(pair.fabric, tasks, named=routing in NAMED)
-    values, which = np.unique(routes.weights, return_inverse=True)
     # Rings over some servers may have been wired for what these exchange.
     reduced = {*traffic.groups, tuple(range(cluster.servers))}
     wired = topology.rings if topology else ()
@@ -304,40 +305,14 @@ def _assemble(
         parallelization=family.record(pair.strategy),
         links=links,
         rings=rings,
-        routes=RouteTable(
-            offsets=routes.offsets.tolist(),
-            links=routes.links.tolist(),
-            weights=which.tolist(),
-            weight_values=values.tolist(),
-            latency_s=routes.latency.tolist(),
-            pairs=None if routes.pairs is None else routes.pairs.tolist(),
-        ),
+        routes=route_record(routes),
         bound=bound_record(everything),
         parallelization_bound=bound_record(own),
         topology_bound=bound_record(bounds.topology),
         routes_bound=bound_record(bounds.routes),
         collective_bound=bound_record(bounds.collective),
-        gap_parts=[
-            GapRecord(
-                name=part.name,
-                seconds=part.seconds,
-                binding=part.binding,
-                how=how(part.name, family.noun),
-            )
-            for part in bounds.parts
-        ],
-        notes=[
-            *family.assumptions(pair.strategy, microbatches=scheduled.schedule.microbatches),
-            *unused_notes(family.choices.without_effect(family.layouts()) if layouts else ()),
-            *price_notes(cluster, compared, prices),
-            *left_out_notes(cluster.servers, compared),
-            *bounded_notes(compared),
-            *skipped_notes(result.skipped, problem.options.memory_bytes),
-            *unsimulated_notes(result.unsimulated),
-            *near_notes(simulated.near),
-            *schedule_notes(scheduled, problem.options.scheduling),
-            *_packet_notes(problem, packets, result.interrupted),
-        ],
+        gap_parts=[gap_record(part, family.noun) for part in bounds.parts],
+        notes=_notes(problem, result, packets, scheduled, compared, prices),
         job=family.question(),
         global_batch=family.batch,
         cluster=ClusterRecord(
@@ -362,6 +337,31 @@ def _assemble(
         seed=problem.seed,
         version=installed_version(),
     )
+
+
+def _notes(
+    problem: Problem[Any],
+    result: SearchResult[Any],
+    packets: Confirmed[Any] | None,
+    scheduled: Scheduled[Any],
+    compared: dict[str, Baseline],
+    prices: PriceTable,
+) -> list[str]:
+    """Return what a plan assumes, and what was left out in making it."""
+    family, cluster, options = problem.family, problem.cluster, problem.options
+    layouts = isinstance(family, LayoutFamily)
+    return [
+        *family.assumptions(result.best.strategy, microbatches=scheduled.schedule.microbatches),
+        *unused_notes(family.choices.without_effect(family.layouts()) if layouts else ()),
+        *price_notes(cluster, compared, prices),
+        *left_out_notes(cluster.servers, compared),
+        *bounded_notes(compared),
+        *skipped_notes(result.skipped, options.memory_bytes),
+        *unsimulated_notes(result.unsimulated),
+        *near_notes(scheduled.simulated.near),
+        *schedule_notes(scheduled, options.scheduling),
+        *_packet_notes(problem, packets, result.interrupted),
+    ]
 
 
 def _packet_notes(

@@ -54,8 +54,6 @@ class Simulated:
         busiest device's.
     tasks : TaskGraph
         One iteration as scheduled, with its priorities.
-    ends : float64 array, shape (iterations,)
-        When each simulated iteration ended, seconds.
     resolved : int
         Streams re-solved, a measure of what the simulation cost.
     near : bool
@@ -68,7 +66,6 @@ class Simulated:
     time: float
     computing: float
     tasks: TaskGraph
-    ends: Floats
     resolved: int
     near: bool = False
     start: Floats | None = None
@@ -151,8 +148,7 @@ def simulate_schedule(
             return _too_long(own, run.resolved)
         timeline = timeline_of(fabric, own, run)
         computing = compute_on_critical_path(own, timeline)
-        ends = np.array([timeline.makespan])
-        return Simulated(timeline.makespan, computing, own, ends, run.resolved, near, run.start)
+        return Simulated(timeline.makespan, computing, own, run.resolved, near, run.start)
     carried = carried_edges(tasks)
     tasks, place = _fused(fabric, tasks, schedule)
     busy = float(tasks.device_seconds().max(initial=0.0))
@@ -168,7 +164,7 @@ def simulate_schedule(
     ends = run.finish.reshape(ITERATIONS, tasks.tasks).max(axis=1, initial=0.0)
     period = float(np.diff(ends)[1:-1].max())
     own = replace(tasks, priority=None if priority is None else priority[: tasks.tasks])
-    return Simulated(max(period, least), busy, own, ends, run.resolved)
+    return Simulated(max(period, least), busy, own, run.resolved)
 
 
 def _costly(fabric: Fabric, tasks: TaskGraph) -> bool:
@@ -181,7 +177,7 @@ def _costly(fabric: Fabric, tasks: TaskGraph) -> bool:
 
 def _too_long(tasks: TaskGraph, resolved: int) -> Simulated:
     never = float("inf")
-    return Simulated(never, never, tasks, np.array([never]), resolved)
+    return Simulated(never, never, tasks, resolved)
 
 
 def ordered_tasks(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> tuple[TaskGraph, Ints]:

@@ -188,10 +188,8 @@ def trunked(cluster: Cluster, traffic: Traffic) -> Topology:
     return replace(
         half,
         network=replace(half.network, multiplicity=2 * half.network.multiplicity),
-        degree=cluster.degree,
         degree_allreduce=2 * half.degree_allreduce,
         degree_transfer=2 * half.degree_transfer,
-        bandwidth=cluster.port_rate,
     )
 
 

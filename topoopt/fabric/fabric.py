@@ -85,6 +85,11 @@ class Fabric:
         Whether servers forward although there are switches, by nodes of their own: rings are then
         chosen as where there are none.
 
+    Attributes
+    ----------
+    rows : RouteRows
+        The routes, and after them what the rings of groups send, as kernels read it.
+
     Raises
     ------
     InputError

@@ -5,7 +5,7 @@ import numpy as np
 from codesign_base import InputError
 from codesign_base.arguments import is_number, told
 from codesign_base.arrays import Floats, Ints
-from codesign_base.rows import spread
+from codesign_base.rows import spread, summed
 from parallelism.taskgraph import TaskGraph
 from routing.pair_loads import ecmp_pair_bytes
 from routing.rotation import evenly_routed
@@ -64,7 +64,7 @@ def _sent(fabric: Fabric, tasks: TaskGraph) -> tuple[Ints, Floats]:
     # The matrix of all pairs of thousands of hosts takes longer to make than all else.
     source, target, size = tasks.moved()
     pairs, place = np.unique(source * hosts + target, return_inverse=True)
-    sums = np.bincount(place, size, pairs.size).astype(np.float64)
+    sums = summed(place, size, pairs.size)
     return pairs[sums != 0.0], sums[sums != 0.0]
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from codesign_base.arrays import Floats, Ints
-from codesign_base.rows import spread, starts
+from codesign_base.rows import spread, starts, summed
 from parallelism.alike import READS, SENDS, Alike, Classes, Pattern, Rows
 from parallelism.rotation import Rotated, rotated_classes
 from parallelism.taskgraph import COMPUTE, TRANSFER, TaskGraph, dependency_lists
@@ -328,7 +328,7 @@ class _Folding:
                 begin, end, *rest = fabric.group_row(group)
                 links, weights = fabric.rows.links[begin:end], fabric.rows.weights[begin:end]
                 total[links] += count * weights
-                own = np.bincount(self.orbit[links], weights, own.size).astype(np.float64)
+                own = summed(self.orbit[links], weights, own.size)
                 row += rest
             numbers = np.concatenate((row, own))
             if of_one is None:

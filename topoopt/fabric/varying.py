@@ -10,6 +10,7 @@ import numpy.typing as npt
 from codesign_base import InputError
 from codesign_base.arguments import is_number, told
 from codesign_base.arrays import Floats, Ints
+from codesign_base.rows import summed
 from parallelism.taskgraph import Group, TaskGraph, TaskKind
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
@@ -23,7 +24,7 @@ from topoopt.fabric.transport import Transport
 class VaryingRun(NamedTuple):
     """What came of an iteration over a changing network.
 
-    ``start``, ``finish``, ``binding``, ``instants``, ``solves`` and ``resolved`` are those of
+    ``start``, ``finish``, ``binding`` and ``resolved`` are those of
     `topoopt.fabric.fluid.Run`; ``resolved`` also counts what choosing and routing circuits cost,
     in the time of one stream re-solved. ``moved`` counts the circuits set up anew. ``history``
     holds, if asked for, the seconds and the circuits between servers that carry bytes from then
@@ -33,8 +34,6 @@ class VaryingRun(NamedTuple):
     start: Floats
     finish: Floats
     binding: Ints
-    instants: int
-    solves: int
     resolved: int
     moved: int
     history: tuple[tuple[float, Ints], ...]
@@ -92,8 +91,8 @@ class Demands:
         """
         pairs = servers * servers
         count = pairs + len(self.groups)
-        by_row = np.bincount(self.row[tasks], weights=amount, minlength=count).astype(np.float64)
-        total: Floats = by_row[:pairs].copy()
+        by_row = summed(self.row[tasks], amount, count)
+        total = by_row[:pairs].copy()
         for place, edges in enumerate(self.edges):
             total[edges] += by_row[pairs + place]
         return total.reshape(servers, servers)
@@ -250,8 +249,7 @@ class VaryingState:
         )
         none = self.orders
         self.flows = no_flows(n, 0, 0, 0, none.links, none.weights, none.capacity)
-        self.solves = self.resolved = 0
-        self.moved, self.work = 0, 0.0
+        self.resolved, self.moved, self.work = 0, 0, 0.0
         self.record = record
         self.history: list[tuple[float, Ints]] = []
 
@@ -304,9 +302,8 @@ class VaryingState:
 
     def _count(self) -> None:
         """Add up the work that the flows laid last took."""
-        from topoopt.fabric.flows_kernels import RESOLVED, SOLVES
+        from topoopt.fabric.flows_kernels import RESOLVED
 
-        self.solves += int(self.flows.counts[SOLVES])
         self.resolved += int(self.flows.counts[RESOLVED])
 
     def advance(self, until: float) -> int:
@@ -361,14 +358,14 @@ class VaryingState:
         InputError
             If tasks wait for each other.
         """
-        from topoopt.fabric.iteration_kernels import DONE, INSTANTS
+        from topoopt.fabric.iteration_kernels import DONE
 
         it, n = self.it, self.changing.left.size
-        done, instants = int(it.number[DONE]), int(it.number[INSTANTS])
+        done = int(it.number[DONE])
         if over and done < n:
             raise never_ran(n, n - done)
         self._count()
         return VaryingRun(
-            it.start, it.finish, it.binding, instants, self.solves,
-            self.resolved + int(self.work), self.moved, tuple(self.history),
+            it.start, it.finish, it.binding, self.resolved + int(self.work), self.moved,
+            tuple(self.history),
         )  # fmt: skip

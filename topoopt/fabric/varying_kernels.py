@@ -30,7 +30,6 @@ from topoopt.fabric.flows_kernels import (
 )
 from topoopt.fabric.iteration_kernels import (
     INSTANT,
-    INSTANTS,
     STARTS,
     Iteration,
     begin_idle,
@@ -203,7 +202,6 @@ def advance(
         if now > horizon:
             return GAVE_UP
         limit = now * (1.0 + INSTANT)
-        it.number[INSTANTS] += 1
         if next_end <= limit:
             slowest, _ = take_ended(flows, now, limit, tolerance, it.batch, it.ended_at)
             clock[LOWEST] = min(clock[LOWEST], slowest)

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from codesign_base import InputError
-from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
-from codesign_base.rows import spread, starts
+from codesign_base.rows import spread, starts, summed
 from parallelism.taskgraph import Group
 from routing.network import Network
 from routing.routes import Routes
@@ -121,9 +120,9 @@ def routes_of(file: FbufFile, network: Network) -> Routes:
     # A link in several paths of a pair carries the sum of their shares.
     row = np.repeat(pair_of_path[paths], steps)
     entries, inverse = np.unique(row * network.links + links, return_inverse=True)
-    summed = _summed(inverse, np.repeat(share, steps), entries.size)
-    used = summed > 0.0
-    entries, weights = entries[used], np.minimum(summed[used], 1.0)
+    shares = summed(inverse, np.repeat(share, steps), entries.size)
+    used = shares > 0.0
+    entries, weights = entries[used], np.minimum(shares[used], 1.0)
     rows = entries // network.links
     latency = np.zeros(hosts * hosts)
     slowest = np.bincount(
@@ -136,12 +135,8 @@ def routes_of(file: FbufFile, network: Network) -> Routes:
         links=(entries % network.links).astype(np.int64),
         weights=weights,
         latency=latency,
-        hops=_summed(rows, weights, hosts * hosts),
+        hops=summed(rows, weights, hosts * hosts),
     )
-
-
-def _summed(rows: Ints, weights: Floats, count: int) -> Floats:
-    return np.bincount(rows, weights, minlength=count).astype(np.float64)
 
 
 def rings_of(file: FbufFile) -> Mapping[Group, Rings]:

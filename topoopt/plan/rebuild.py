@@ -9,6 +9,7 @@ import numpy as np
 from codesign_base import InputError
 from codesign_base.arguments import check_kind
 from codesign_base.counted import counted
+from codesign_base.rows import summed
 from parallelism.operator_family import OperatorFamily
 from parallelism.operator_records import OperatorQuestion
 from parallelism.taskgraph import TaskGraph
@@ -129,7 +130,7 @@ def rebuild_fabric(plan: Plan) -> Fabric:
             "every route must use existing links"
         )
     row = np.repeat(np.arange(pairs), np.diff(offsets))
-    hops = np.bincount(row, weights=weights, minlength=pairs).astype(np.float64)
+    hops = summed(row, weights, pairs)
     latency = np.array(table.latency_s, dtype=np.float64)
     if latency.size != pairs:
         raise InputError(f"routes: {latency.size} latencies for {counted(pairs, 'pair')}")

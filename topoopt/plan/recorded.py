@@ -4,17 +4,23 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Literal, cast
 
+import numpy as np
+
 from routing.network import Network
+from routing.routes import Routes
 from topoopt.bounds.bounds import Bound
+from topoopt.bounds.gap import GapPart, how
 from topoopt.evaluate.schedule_search import Scheduled
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabric.windowed import WindowedCircuits
 from topoopt.plan.records import (
     BoundRecord,
+    GapRecord,
     Link,
     ReconfigurationRecord,
     RingRecord,
+    RouteTable,
     ScheduleRecord,
 )
 from topoopt.topology.ring_links import ring_links
@@ -71,6 +77,19 @@ def link_records(network: Network, rings: Iterable[RingRecord]) -> list[Link]:
     ]
 
 
+def route_record(routes: Routes) -> RouteTable:
+    """Return routes as a plan file holds them: every weight once."""
+    values, which = np.unique(routes.weights, return_inverse=True)
+    return RouteTable(
+        offsets=routes.offsets.tolist(),
+        links=routes.links.tolist(),
+        weights=which.tolist(),
+        weight_values=values.tolist(),
+        latency_s=routes.latency.tolist(),
+        pairs=None if routes.pairs is None else routes.pairs.tolist(),
+    )
+
+
 def degree_split(links: Iterable[Link], degree: int) -> tuple[int, int]:
     """Return the ports that rings take of the server that they take most of, and its others.
 
@@ -100,6 +119,11 @@ def bound_record(bound: Bound) -> BoundRecord:
         terms_s={name: float(value) for name, value in bound.terms.items()},
         weights=bound.weights,
     )
+
+
+def gap_record(part: GapPart, noun: str) -> GapRecord:
+    """Return a part of the gap as a plan file holds it; ``noun`` is what the family calls one."""
+    return GapRecord(part.name, part.seconds, part.binding, how(part.name, noun))
 
 
 def schedule_record(scheduled: Scheduled) -> ScheduleRecord:

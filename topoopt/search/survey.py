@@ -297,9 +297,8 @@ def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
         Of eight in turn four of the best estimates, two of the least bounds, because estimates are
         of a switch, and the best estimate of the pipeline schedule, and of the number of
         stages, that has the fewest so far, because what estimates leave out differs between
-        these. Layouts that differ only
-        in that they split a microbatch by sequence rather than by sample come after all others.
-        The first of more layouts are those of fewer.
+        these. Layouts that differ only in that they split a microbatch by sequence rather than by
+        sample come after all others. The first of more layouts are those of fewer.
     """
 
     def once(order: Sequence[int]) -> list[int]:

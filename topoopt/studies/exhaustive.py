@@ -1,7 +1,6 @@
 """The optimum of small jobs by trying everything: every strategy of the space, every circulant."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
 from math import gcd, prod
 
@@ -24,31 +23,7 @@ from topoopt.problem.routing import Routing
 _MOST_PAIRS = 100_000
 
 
-@dataclass(frozen=True)
-class Optimum:
-    """The best of everything that was tried.
-
-    Parameters
-    ----------
-    time_s : float
-        Iteration time.
-    strategy : Strategy
-    steps : tuple of int
-        Generators of the circulant network.
-    routing : str
-        "ecmp" or "k-shortest".
-    pairs : int
-        Strategies times fabrics.
-    """
-
-    time_s: float
-    strategy: Strategy
-    steps: tuple[int, ...]
-    routing: str
-    pairs: int
-
-
-def circulant_fabrics(cluster: Cluster) -> list[tuple[tuple[int, ...], str, Fabric]]:
+def circulant_fabrics(cluster: Cluster) -> list[Fabric]:
     """Return every connected circulant of a cluster's ports, under two routings.
 
     Parameters
@@ -57,7 +32,7 @@ def circulant_fabrics(cluster: Cluster) -> list[tuple[tuple[int, ...], str, Fabr
 
     Returns
     -------
-    list of (steps, routing, Fabric)
+    list of Fabric
         Generators with repetition (parallel cables); bidirectional ports wire each both ways, and
         a step of half the servers takes one port. Rings over all servers are those of the
         generators; other groups have rings chosen by load.
@@ -78,7 +53,7 @@ def circulant_fabrics(cluster: Cluster) -> list[tuple[tuple[int, ...], str, Fabr
         # On a single ring there is one path.
         for routing in NAMED if degree > 1 else (Routing.ECMP,):
             routes = transfer_router(network, routing)()
-            found.append((steps, routing.value, Fabric("circulant", network, routes, given)))
+            found.append(Fabric("circulant", network, routes, given))
     return found
 
 
@@ -122,7 +97,7 @@ def count_pairs(builder: TaskGraphBuilder, cluster: Cluster) -> int:
     return prod(len(each) for each in every_strategy(space)) * len(circulant_fabrics(cluster))
 
 
-def exhaustive_optimum(family: OperatorFamily, cluster: Cluster) -> Optimum:
+def exhaustive_optimum(family: OperatorFamily, cluster: Cluster) -> float:
     """Try every strategy of the search's space on every circulant network.
 
     Parameters
@@ -132,8 +107,8 @@ def exhaustive_optimum(family: OperatorFamily, cluster: Cluster) -> Optimum:
 
     Returns
     -------
-    Optimum
-        Ties go to what is tried first.
+    float
+        Seconds of the fastest iteration.
 
     Raises
     ------
@@ -150,15 +125,12 @@ def exhaustive_optimum(family: OperatorFamily, cluster: Cluster) -> Optimum:
     configs = every_strategy(
         StrategySpace(builder.graph, cluster.servers, builder.batch, any_parts=True)
     )
-    fabrics = circulant_fabrics(cluster)
-    scorers = [Scorer(problem, fabric) for _, _, fabric in fabrics]
-    best, winner = np.inf, None
+    scorers = [Scorer(problem, fabric) for fabric in circulant_fabrics(cluster)]
+    best = np.inf
     for chosen in product(*configs):
         strategy = Strategy(chosen)
-        for scorer, (steps, routing, _) in zip(scorers, fabrics, strict=True):
-            time = scorer(strategy, best)
-            if time < best:
-                best, winner = time, (strategy, steps, routing)
-    if winner is None:
+        for scorer in scorers:
+            best = min(best, scorer(strategy, best))
+    if best == np.inf:
         raise InputError("exhaustive search: no strategy fits in memory; give GPUs with more")
-    return Optimum(float(best), *winner, pairs)
+    return best

@@ -10,6 +10,7 @@ from codesign_base import InfeasibleError, InputError
 from codesign_base.arguments import check_kind, told
 from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
+from codesign_base.rows import summed
 from parallelism.taskgraph import Group
 from routing.network import Network
 from routing.paths import ecmp_routes, forwarding_nodes
@@ -169,15 +170,15 @@ def detoured(routes: Routes, before: Network, survivors: Survivors) -> Routes:
         extra[row[entry]] += max(longer, 0.0)
     keys = np.concatenate(rows) * np.int64(after.links) + np.concatenate(links)
     unique, inverse = np.unique(keys, return_inverse=True)
-    total = np.bincount(inverse, weights=np.concatenate(weights), minlength=unique.size)
+    total = summed(inverse, np.concatenate(weights), unique.size)
     of = unique // after.links
     return Routes(
         hosts=routes.hosts,
         offsets=np.searchsorted(of, np.arange(pairs + 1)).astype(np.int64),
         links=(unique % after.links).astype(np.int64),
-        weights=total.astype(np.float64),
+        weights=total,
         latency=latency + extra,
-        hops=np.bincount(of, weights=total, minlength=pairs).astype(np.float64),
+        hops=summed(of, total, pairs),
         pairs=routes.pairs,
     )
 

@@ -23,14 +23,12 @@ class Setting:
 
     Parameters
     ----------
-    job : Job
     cluster : Cluster
     family : OperatorFamily
         Of the job on the cluster's servers.
     space : StrategySpace
     """
 
-    job: Job
     cluster: Cluster
     family: OperatorFamily
     space: StrategySpace
@@ -107,4 +105,4 @@ def setting(
     family = job.family(servers)
     assert isinstance(family, OperatorFamily)  # the model is a graph of operators
     cluster = Cluster(servers, degree, f"{bandwidth_gbps}Gbps")
-    return Setting(job, cluster, family, StrategySpace(model, servers, family.batch))
+    return Setting(cluster, family, StrategySpace(model, servers, family.batch))

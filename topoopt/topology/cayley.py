@@ -48,10 +48,6 @@ class CayleyGraph:
 
     Parameters
     ----------
-    servers : int
-    degree : int
-        Ports of a server in use.
-    bidirectional : bool
     group : str
         What its elements are; see `topoopt.topology.groups`.
     generators : tuple of int
@@ -66,15 +62,10 @@ class CayleyGraph:
         Hops, over pairs of different servers.
     exact : bool
         Whether no set of any group tried is better (all were tried, or the Moore bound is met).
-    tried : int
-        Sets measured.
     between : int64 array, shape (servers, servers)
         Hops from row to column.
     """
 
-    servers: int
-    degree: int
-    bidirectional: bool
     group: str
     generators: tuple[int, ...]
     rings: tuple[tuple[int, ...], ...]
@@ -82,7 +73,6 @@ class CayleyGraph:
     diameter: int
     mean_distance: float
     exact: bool
-    tried: int
     between: Ints = field(repr=False)
 
 
@@ -198,7 +188,7 @@ def _selected(n: int, degree: int, both_ways: bool, rings: int, seed: int) -> Ca
     for cost, index, units in (alike + ranked[len(alike) :])[:_MOST_RINGED]:
         # What is better and has no rings that were found might have some.
         exact = cost <= floor or (exhausted and cost <= ranked[0][0])
-        graph = searches[index].ringed(units, seed, exact, tried)
+        graph = searches[index].ringed(units, seed, exact)
         if graph is not None:
             return graph
     return None
@@ -343,9 +333,7 @@ class _Search:
         most: list[float] = load.max(axis=1).round(9).tolist()
         return most
 
-    def ringed(
-        self, units: tuple[int, ...], seed: int, exact: bool, tried: int
-    ) -> CayleyGraph | None:
+    def ringed(self, units: tuple[int, ...], seed: int, exact: bool) -> CayleyGraph | None:
         """Return the Cayley graph of a set with its rings, if such are found."""
         from topoopt.topology.cayley_kernels import word_lengths
 
@@ -374,9 +362,6 @@ class _Search:
             between = length[self.group.table[self.group.inverse]]
             between.setflags(write=False)
             return CayleyGraph(
-                servers=n,
-                degree=self.degree,
-                bidirectional=self.both_ways,
                 group=self.group.name,
                 generators=tuple(steps.tolist()),
                 rings=tuple(ring_of(row) for row in taken[: self.rings]),
@@ -384,7 +369,6 @@ class _Search:
                 diameter=diameter,
                 mean_distance=float(length.sum()) / (n - 1),
                 exact=exact,
-                tried=tried,
                 between=between,
             )
         return None

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from codesign_base import InfeasibleError
 from codesign_base.arguments import member
+from codesign_base.rows import summed
 from topoopt.topology.cayley import CayleyGraph, select_cayley
 from topoopt.topology.circulants import circulant_distances, select_circulant
 from topoopt.topology.placement import place_servers
@@ -162,4 +163,4 @@ class RingChooser:
         between = self.transfers[np.ix_(list(order), list(order))]
         place = np.arange(n)
         offset = (place[None, :] - place[:, None]) % n
-        return np.bincount(offset.ravel(), weights=between.ravel(), minlength=n).astype(np.float64)
+        return summed(offset.ravel(), between.ravel(), n)

@@ -66,23 +66,21 @@ def every_set(
     weight: Floats,
     farthest_weight: float,
     floor: float,
-) -> tuple[Ints, float, int]:
+) -> Ints:
     """Try every choice of ``choose`` generators of the pool; stop at one no worse than floor.
 
     ``steps`` holds the directed steps; generators ``first .. first + choose - 1`` are tried,
-    the others stay. Returns pool indices, cost and the number tried; the first best counts.
+    the others stay. Returns pool indices; the first best counts.
     """
     picked = np.arange(choose)
     best = picked.copy()
     lowest = np.inf
     distance = np.empty(n, np.int64)
     queue = np.empty(n, np.int64)
-    tried = 0
     while True:
         for k in range(choose):
             _set_step(steps, first + k, pool[picked[k]], n, both_ways)
         cost = step_cost(n, steps, weight, farthest_weight, distance, queue)
-        tried += 1
         if cost < lowest:
             lowest = cost
             for k in range(choose):
@@ -97,7 +95,7 @@ def every_set(
         picked[at] += 1
         for k in range(at + 1, choose):
             picked[k] = picked[k - 1] + 1
-    return best, lowest, tried
+    return best
 
 
 @kernel
@@ -110,10 +108,10 @@ def exchange_generators(
     both_ways: bool,
     weight: Floats,
     farthest_weight: float,
-) -> tuple[float, int]:
+) -> float:
     """Exchange one generator at a time for the best other of the pool until none helps.
 
-    ``picked`` (pool indices) is improved in place. Returns cost and the number tried.
+    ``picked`` (pool indices) is improved in place. Returns the cost.
     """
     distance = np.empty(n, np.int64)
     queue = np.empty(n, np.int64)
@@ -122,7 +120,6 @@ def exchange_generators(
         used[picked[k]] = 1
         _set_step(steps, first + k, pool[picked[k]], n, both_ways)
     lowest = step_cost(n, steps, weight, farthest_weight, distance, queue)
-    tried = 1
     better = True
     while better:
         better = False
@@ -133,7 +130,6 @@ def exchange_generators(
                     continue
                 _set_step(steps, first + k, pool[other], n, both_ways)
                 cost = step_cost(n, steps, weight, farthest_weight, distance, queue)
-                tried += 1
                 if cost < lowest:
                     lowest = cost
                     chosen = other
@@ -142,7 +138,7 @@ def exchange_generators(
             used[chosen] = 1
             picked[k] = chosen
             _set_step(steps, first + k, pool[chosen], n, both_ways)
-    return lowest, tried
+    return lowest
 
 
 @kernel

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from math import comb
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,33 +53,37 @@ def objective_named(value: str) -> Objective:
     return Objective(value)
 
 
+class _Goal(NamedTuple):
+    """The cost of a set: hops times the weight of each offset, and the farthest one times more.
+
+    ``floor`` is a cost that no set is below.
+    """
+
+    weight: Floats
+    farthest: float
+    floor: float
+
+
 @dataclass(frozen=True, slots=True)
 class Circulant:
     """A chosen generator set.
 
     Parameters
     ----------
-    servers : int
     generators : tuple of int
         Those fixed first, then ascending. In a bidirectional network each stands for +p and -p.
-    bidirectional : bool
     diameter : int
         Hops.
     mean_distance : float
         Hops, over the offsets 1 .. n-1.
     exact : bool
         Whether no other set is better (all were tried, or a bound is met).
-    tried : int
-        Sets measured.
     """
 
-    servers: int
     generators: tuple[int, ...]
-    bidirectional: bool
     diameter: int
     mean_distance: float
     exact: bool
-    tried: int
 
 
 def circulant_distances(
@@ -195,10 +200,8 @@ def select_circulant(
         raise InputError(f"demand of {servers} offsets must be as many numbers of bytes >= 0")
     scale = float(demand[1:].sum())
     weight = demand / scale if scale > 0 else np.zeros(servers)
-    return _search(
-        servers, count, bidirectional, half, weight + _TIE / servers, 0.0, 0.0, tuple(fixed),
-        coprime, most, seed,
-    )  # fmt: skip
+    goal = _Goal(weight + _TIE / servers, 0.0, 0.0)
+    return _search(servers, count, bidirectional, half, goal, tuple(fixed), coprime, most, seed)
 
 
 @lru_cache(maxsize=4096)
@@ -218,9 +221,8 @@ def _shortest(
     farthest = float(n * n) if aim is Objective.DIAMETER else 1.0 / (2 * n)
     bound = abelian_bound(n, count, both_ways, half)
     floor = farthest * bound.diameter + round(bound.mean_distance * (n - 1))
-    return _search(
-        n, count, both_ways, half, np.ones(n), farthest, floor, fixed, coprime, most, seed
-    )
+    goal = _Goal(np.ones(n), farthest, floor)
+    return _search(n, count, both_ways, half, goal, fixed, coprime, most, seed)
 
 
 def _search(
@@ -228,9 +230,7 @@ def _search(
     count: int,
     both_ways: bool,
     half: bool,
-    weight: Floats,
-    farthest: float,
-    floor: float,
+    goal: _Goal,
     fixed: tuple[int, ...],
     coprime: bool,
     most: int,
@@ -243,22 +243,17 @@ def _search(
         pool = [p for p in pool if 2 * p <= n and not (half and 2 * p == n)]
     taken = {min(p, n - p) if both_ways else p for p in fixed}
     # With demand, or beside fixed generators, multiples of a set are not equal.
-    if coprime and not fixed and farthest > 0:
+    if coprime and not fixed and goal.farthest > 0:
         fixed, taken = (1,), {1}
     free = np.array([p for p in pool if p not in taken], dtype=np.int64)
     choose = min(count - len(fixed), free.size)
     steps = _directed(n, (*fixed, *free[:choose].tolist()), both_ways, half)
-    first = len(fixed)
     if comb(free.size, choose) <= most:
-        picked, _, tried = every_set(
-            n, steps, first, choose, free, both_ways, weight, farthest, floor
-        )
+        picked = every_set(n, steps, len(fixed), choose, free, both_ways, *goal)
         exact = True
     else:
-        picked, cost, tried = _exchanged(
-            n, steps, first, choose, free, both_ways, weight, farthest, floor, fixed, seed
-        )
-        exact = cost <= floor
+        picked, cost = _exchanged(n, steps, choose, free, both_ways, goal, fixed, seed)
+        exact = cost <= goal.floor
     chosen = (*fixed, *sorted(free[picked].tolist()))
     steps = _directed(n, chosen, both_ways, half)
     distance = np.empty(n, np.int64)
@@ -269,22 +264,19 @@ def _search(
             "ones"
         )
     mean = float(distance.sum()) / (n - 1)
-    return Circulant(n, chosen, both_ways, int(diameter), mean, exact, int(tried))
+    return Circulant(chosen, int(diameter), mean, exact)
 
 
 def _exchanged(
     n: int,
     steps: Ints,
-    first: int,
     choose: int,
     free: Ints,
     both_ways: bool,
-    weight: Floats,
-    farthest: float,
-    floor: float,
+    goal: _Goal,
     fixed: tuple[int, ...],
     seed: int,
-) -> tuple[Ints, float, int]:
+) -> tuple[Ints, float]:
     """Improve the geometric choice, and random ones, by exchanging single generators."""
     from topoopt.topology.circulant_kernels import exchange_generators
 
@@ -293,19 +285,20 @@ def _exchanged(
     place = {p: i for i, p in enumerate(free.tolist())}
     start = [place[p] for p in geometric if p in place][:choose]
     start += [i for i in range(free.size) if i not in start][: choose - len(start)]
-    best, lowest, tried = np.array(start, dtype=np.int64), float("inf"), 0
+    best, lowest = np.array(start, dtype=np.int64), float("inf")
     each = 4.0 * free.size * choose * n * steps.size
     for restart in range(int(np.clip(_SEARCH_STEPS / max(each, 1.0), 1, _RESTARTS))):
         picked = np.array(start, dtype=np.int64)
         if restart:
             picked = rng.permutation(free.size)[:choose]
-        cost, more = exchange_generators(n, steps, first, picked, free, both_ways, weight, farthest)
-        tried += more
+        cost = exchange_generators(
+            n, steps, len(fixed), picked, free, both_ways, goal.weight, goal.farthest
+        )
         if cost < lowest:
             best, lowest = picked, cost
-        if lowest <= floor:
+        if lowest <= goal.floor:
             break
-    return best, lowest, tried
+    return best, lowest
 
 
 def _directed(n: int, generators: Sequence[int], both_ways: bool, half: bool) -> Ints:

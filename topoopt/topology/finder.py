@@ -47,16 +47,9 @@ class Topology:
     rings : tuple of Ring
         A ring that occurs twice has two cables a hop. In bidirectional mode +p and -p are two
         rings.
-    degree : int
-        Ports a server.
     degree_allreduce, degree_transfer : int
-        Ports planned for rings (a reserved ring over all servers included) and for matching;
-        they add up to ``degree``.
-    ports : PortModel
-    bandwidth : float
-        Bytes per second of one port in one direction.
-    latency : float
-        Seconds a hop.
+        Of all ports of a server, those planned for rings (a reserved ring over all servers
+        included) and the others, for matching.
     matching_gap : float
         No round of matching could carry more than ``1 + matching_gap`` times its bytes; 0 (exact)
         but for very many bidirectional servers that send to each other.
@@ -64,12 +57,8 @@ class Topology:
 
     network: Network
     rings: tuple[Ring, ...]
-    degree: int
     degree_allreduce: int
     degree_transfer: int
-    ports: PortModel
-    bandwidth: float
-    latency: float
     matching_gap: float = 0.0
 
     @classmethod
@@ -81,18 +70,7 @@ class Topology:
         degree_allreduce: int = 0,
     ) -> "Topology":
         """Return a network that the ports of a cluster are wired as, whatever wired them."""
-        return cls(
-            network, rings, cluster.degree, degree_allreduce, cluster.degree - degree_allreduce,
-            cluster.port_model, cluster.port_rate, cluster.hop_latency,
-        )  # fmt: skip
-
-    @property
-    def generators(self) -> dict[tuple[int, ...], tuple[int, ...]]:
-        """Ring steps of each group, in the order wired."""
-        steps: dict[tuple[int, ...], list[int]] = {}
-        for ring in self.rings:
-            steps.setdefault(ring.group, []).append(ring.generator)
-        return {group: tuple(chosen) for group, chosen in steps.items()}
+        return cls(network, rings, degree_allreduce, cluster.degree - degree_allreduce)
 
 
 def find_topology(
@@ -239,12 +217,8 @@ def topology_of(wiring: Wiring, share: int, bandwidth: float, latency: float) ->
     return Topology(
         network=wiring.network("topoopt", bandwidth, latency),
         rings=labelled(wiring.rings),
-        degree=wiring.degree,
         degree_allreduce=share,
         degree_transfer=wiring.degree - share,
-        ports=wiring.ports,
-        bandwidth=float(bandwidth),
-        latency=float(latency),
         matching_gap=wiring.matching_gap,
     )
 

@@ -92,6 +92,13 @@ class Wiring:
         The server of each place on the rings of a group, where it is not the sorted group.
     matching_gap : float
         Largest gap of a round of matching; 0 if all were exact.
+
+    Attributes
+    ----------
+    cables : int64 array, shape (servers, servers)
+        From row to column, so far.
+    free_out, free_in : int64 array, shape (servers,)
+        Ports left; one array where ports are bidirectional.
     """
 
     servers: int

@@ -118,7 +118,7 @@ def test_the_bound_over_everything_is_worked_out_once(confirm, monkeypatch):
     monkeypatch.setattr("topoopt.bounds.gap.everything_bound", noted)
     model = small_dlrm(2, bottom_layers=1, top_layers=1)
     job, cluster = to.Job(model), to.Cluster(4, 2, "100Gbps")
-    options = SearchOptions(confirm=confirm, effort="quick")
+    options = SearchOptions(confirm=confirm, effort="quick", steps=20)
     plan = to.co_optimize(job, cluster, options, baselines=("fat-tree",))
     assert [bound.seconds for bound in found] == [plan.lower_bound_s]
 

@@ -24,14 +24,11 @@ from topoopt.evaluate import schedule_search
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.schedule_search import TRIED_PAIRS, plainly, schedule_pairs
 from topoopt.evaluate.scheduling import (
-    ITERATIONS,
-    busiest_link,
     chained_tasks,
     ordered_tasks,
     simulate_schedule,
 )
 from topoopt.fabric import Fabric, compute_on_critical_path, simulate
-from topoopt.fabric.orders import task_orders
 from topoopt.formats.fbuf_export import Updates
 from topoopt.formats.fbuf_plan import plan_fbuf
 from topoopt.plan.plan import parse_plan
@@ -92,8 +89,6 @@ def test_two_layers_by_hand(first, second, barrier, period):
     assert simulate_schedule(fabric, tasks, Schedule()).time == pytest.approx(barrier)
     scheduled = simulate_schedule(fabric, tasks, Schedule(overlap="next-forward"))
     assert scheduled.time == pytest.approx(period)
-    assert scheduled.ends.size == ITERATIONS
-    assert scheduled.ends[0] == pytest.approx(barrier)
     assert scheduled.computing == pytest.approx(6.0)
 
 
@@ -167,15 +162,6 @@ def test_no_schedule_beats_its_bounds(job, schedule):
         collective_bound(fabric, scheduled.tasks, steady=steady),
     ):
         assert bound.seconds <= scheduled.time
-    if steady:
-        # Each iteration takes its own time at least, and all of them the bounds that hold for
-        # what they do together.
-        compute = scheduled.tasks.kind == C
-        busy = np.bincount(scheduled.tasks.first[compute], weights=scheduled.tasks.size[compute])
-        assert scheduled.ends[-1] >= ITERATIONS * busy.max() * (1 - 1e-9)
-        link = busiest_link(task_orders(fabric, scheduled.tasks))
-        assert scheduled.ends[-1] >= ITERATIONS * link * (1 - 1e-9)
-        assert np.all(np.diff(scheduled.ends) >= 0.0)
 
 
 @given(jobs(sizes=(2, 3, 4, 6)), st.sampled_from(SCHEDULES), st.floats(0.5, 1.5))

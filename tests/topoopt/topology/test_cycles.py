@@ -19,7 +19,9 @@ def cables_of(topology):
     network = topology.network
     cables = np.zeros((network.hosts, network.hosts), dtype=np.int64)
     cables[network.source, network.target] = network.multiplicity
-    assert max(cables.sum(axis=0).max(), cables.sum(axis=1).max()) <= topology.degree
+    assert max(cables.sum(axis=0).max(), cables.sum(axis=1).max()) <= (
+        topology.degree_allreduce + topology.degree_transfer
+    )
     assert nx.is_strongly_connected(nx.DiGraph(np.argwhere(cables > 0).tolist()))
     for ring in topology.rings:
         assert tuple(sorted(ring.members)) == tuple(range(network.hosts))

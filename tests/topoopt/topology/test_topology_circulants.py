@@ -171,18 +171,12 @@ def test_search_kernels_equal_plain_python(seed: int, n: int, both_ways: bool) -
         distance = plain_distances(n, directed(n, (1, *chosen), both_ways))
         return float(farthest * max(distance) + sum(weight[1:] * distance[1:]))
 
-    picked, lowest, tried = every_set(
-        n, steps.copy(), first, choose, pool, both_ways, weight, farthest, -1.0
-    )
+    picked = every_set(n, steps.copy(), first, choose, pool, both_ways, weight, farthest, -1.0)
     costs = [cost(tuple(c)) for c in combinations(pool.tolist(), choose)]
-    assert tried == len(costs)
-    assert lowest == pytest.approx(min(costs))
-    assert cost(tuple(pool[picked])) == pytest.approx(lowest)
+    assert cost(tuple(pool[picked])) == pytest.approx(min(costs))
     start = rng.permutation(pool.size)[:choose].astype(np.int64)
     before = cost(tuple(pool[start]))
-    better, _ = exchange_generators(
-        n, steps.copy(), first, start, pool, both_ways, weight, farthest
-    )
+    better = exchange_generators(n, steps.copy(), first, start, pool, both_ways, weight, farthest)
     assert better == pytest.approx(cost(tuple(pool[start])))
     assert better <= before
     for k in range(choose):  # no single exchange helps

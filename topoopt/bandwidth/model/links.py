@@ -10,7 +10,7 @@ import numpy as np
 from codesign_base import InputError
 from codesign_base.arrays import Floats, Ints
 from codesign_base.counted import counted
-from codesign_base.rows import starts
+from codesign_base.rows import starts, summed
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.bandwidth.model.network import MultiDimNetwork
@@ -200,7 +200,7 @@ def dimension_routes(network: MultiDimNetwork, links: Network) -> Routes:
         link[order].astype(np.int64),
         share[order],
         latency,
-        np.bincount(pair, weights=share, minlength=len(pairs)).astype(np.float64),
+        summed(pair, share, len(pairs)),
     )
 
 

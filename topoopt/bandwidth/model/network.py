@@ -5,6 +5,7 @@ from math import prod
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.arguments import is_number
 from codesign_base.counted import counted
 from parallelism.reading import check_fields, shown
 from topoopt.bandwidth.model.reading import read_yaml
@@ -167,7 +168,7 @@ def load_multi_dim_network(path: str | Path) -> MultiDimNetwork:
             raise InputError(f"{where}: CostDimension has {shown(level)}; give names")
     latencies = []
     for value in data.get("LatencyNs", []):
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if not is_number(value):
             raise InputError(f"{where}: LatencyNs has {shown(value)}; give numbers of nanoseconds")
         latencies.append(float(value) * 1e-9)
     reducing = data.get("InNetworkReduction", [])

@@ -14,6 +14,7 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.arrays import Floats
+from codesign_base.rows import summed
 from parallelism.graph import ModelGraph
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.bandwidth.model.collectives import Collective, PartialGroups, pattern
@@ -117,8 +118,7 @@ class PlanWorkload:
         if only is not None:
             chosen &= only[tasks.operator]
         server = tasks.server_of_device[tasks.first[chosen]]
-        spent = np.bincount(server, weights=tasks.size[chosen], minlength=tasks.servers)
-        return spent.astype(np.float64)
+        return summed(server, tasks.size[chosen], tasks.servers)
 
     def _inside(self, mine: np.ndarray) -> Floats:
         """Seconds of each server to reduce gradients over its own accelerators."""
@@ -134,8 +134,8 @@ class PlanWorkload:
         if loads is None or not np.any(chosen):
             return Expr(0.0, {})
         pairs = tasks.first[chosen] * tasks.servers + tasks.second[chosen]
-        sent = np.bincount(pairs, weights=tasks.size[chosen], minlength=tasks.servers**2)
-        load, latency = loads.of(sent.astype(np.float64).reshape(tasks.servers, tasks.servers))
+        sent = summed(pairs, tasks.size[chosen], tasks.servers**2)
+        load, latency = loads.of(sent.reshape(tasks.servers, tasks.servers))
         return comm(load) + latency
 
     def _reduced(

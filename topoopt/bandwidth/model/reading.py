@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.arguments import is_number
 from parallelism.reading import kind_in_file, parse_yaml, read_text, shown
 from topoopt.problem.prices import MOST_USD
 
@@ -42,7 +43,7 @@ def price_number(value: Any, name: str) -> float:
     InputError
         If it is anything else (text, a truth value, NaN, negative), or beyond `MOST_USD`.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         # YAML takes numbers without a point or a sign in the exponent for text.
         power = isinstance(value, str) and re.fullmatch(r"[+-]?[\d.]+[eE][+-]?\d+", value)
         raise InputError(

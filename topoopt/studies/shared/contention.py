@@ -45,13 +45,10 @@ class Contention:
         For each tenant, seconds of each iteration measured.
     window_s : float
         How much time was simulated.
-    tasks : int
-        Tasks of the joint graph.
     """
 
     times: tuple[Floats, ...]
     window_s: float
-    tasks: int
 
 
 def alone_s(fabric: Fabric, tenant: Tenant) -> float:
@@ -155,4 +152,4 @@ def _simulated(
         start, end = mine[:, -1], mine.max(axis=1)
         counted = (start >= begun) & np.isfinite(end)
         times.append(end[counted] - start[counted])
-    return Contention(tuple(times), window, joint.tasks)
+    return Contention(tuple(times), window)

@@ -45,9 +45,9 @@ class ClosedForm:
 
     Parameters
     ----------
-    name, family, formula : str
+    name, family : str
     time_s : float
-        What the formula says.
+        What a formula says.
     tolerance : mapping of str to float
         Largest relative error of each simulation model.
     build : callable
@@ -56,7 +56,6 @@ class ClosedForm:
 
     name: str
     family: str
-    formula: str
     time_s: float
     tolerance: Mapping[str, float]
     build: Callable[[], Built]
@@ -72,7 +71,7 @@ def closed_forms() -> tuple[ClosedForm, ...]:
                 ClosedForm(
                     f"ring-allreduce-{servers}-{where}",
                     "ring-allreduce",
-                    "2 (n - 1) rounds of a message of S / n",
+                    # 2 (n - 1) rounds of a message of S / n.
                     2 * (servers - 1) * alone(1e8 / servers, hops),
                     exact,
                     _builder(_ring, servers, 1e8, hops),
@@ -83,7 +82,7 @@ def closed_forms() -> tuple[ClosedForm, ...]:
             ClosedForm(
                 f"all-to-all-{servers}-full-mesh",
                 "all-to-all",
-                "every message alone on its link",
+                # Every message is alone on its link.
                 alone(1e7, 1),
                 exact,
                 _builder(_all_to_all, servers, 1e7),
@@ -94,7 +93,7 @@ def closed_forms() -> tuple[ClosedForm, ...]:
             ClosedForm(
                 f"incast-{servers}-ideal-switch",
                 "incast",
-                "n - 1 messages one after another through the receiver's link",
+                # n - 1 messages one after another through the receiver's link.
                 alone(1e7, 2, messages=servers - 1),
                 {"fluid": _EXACT, "packet": _QUEUED},
                 _builder(_incast, servers, 1e7),
@@ -105,8 +104,8 @@ def closed_forms() -> tuple[ClosedForm, ...]:
             ClosedForm(
                 f"parking-lot-{links}-links",
                 "parking-lot",
-                "a message of 3 S over all links of a line, and one of S over each: the long one "
-                "ends when its first link has carried all",
+                # A message of 3 S over all links of a line, and one of S over each: the long one
+                # ends when its first link has carried all.
                 alone(3e8, links) + wire(1e8) / RATE,
                 {"fluid": _EXACT, "packet": SHARED},
                 _builder(_parking_lot, links, 1e8),
