@@ -53,11 +53,13 @@ def same(one, other):
 def as_good(document, changed, path):
     """Say whether a change makes another schedule with the same claims.
 
-    A path that leads another way to the same member at no loss; or, where there is none, other
-    members.
+    A path that leads another way to the same member at no loss, or a message that another wave
+    sends in time; or, where there is no path, other members.
     """
     if path[0] == "members":
         return document["exchange"] == []
+    if path[0] == "meeting":
+        return path[-1] == 0
     deep = next(at for at, key in enumerate(path) if key == "paths") + 2
     one, other = document, changed
     for key in path[:deep]:
