@@ -208,6 +208,25 @@ def test_known_networks() -> None:
         assert allreduce_rate(network, range(network.hosts)) == pytest.approx(best * GIGA)
 
 
+def test_parts_of_a_network_bound_it_where_neither_members_nor_cuts_do() -> None:
+    # Three groups of four, all joined inside, and one cable between each two: 3 / 2 cables.
+    inside = [(4 * g + a, 4 * g + b) for g in range(3) for a, b in combinations(range(4), 2)]
+    network = both_ways([*inside, (0, 4), (5, 8), (9, 1)], 12)
+    assert allreduce_rate(network, range(12)) == pytest.approx(1.5 * GIGA)
+    rate = carried_out(network, list(range(12)), np.random.default_rng(1))
+    assert rate == pytest.approx(1.5 * GIGA)
+
+
+def test_rounded_loads_leave_who_only_forwards_what_it_receives() -> None:
+    draw = np.random.default_rng(206)
+    drawn = draw.integers(12, size=(24, 2)).tolist()
+    arcs = sorted({*pairwise([*range(12), 0]), *((a, b) for a, b in drawn if a != b)})
+    network = network_of(arcs, 12, 0, (GIGA * draw.integers(1, 1000, len(arcs))).tolist())
+    members = [0, 3, 6, 9]
+    rate = carried_out(network, members, draw)
+    assert rate >= best_shares(network, members).bytes_per_s * (1.0 - MOST_LOST)
+
+
 def test_rounds_that_end_too_early_still_bound_the_rate_and_break_no_trees(monkeypatch) -> None:
     pairs = {(a, b) for a, b in combinations(range(12), 2) if (a * b + a + b) % 4 == 1}
     pairs |= {(at, at + 1) for at in range(0, 11, 2)}
