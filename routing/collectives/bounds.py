@@ -14,7 +14,11 @@ import numpy as np
 from codesign_base.arrays import Floats, Ints
 from routing.collectives.cuts import Cuts
 from routing.collectives.rate import whole_capacities
+from routing.collectives.shares import MOST_LINKS, best_shares
 from routing.network import Network
+
+MOST_PARTED = 128
+"""Members up to which parts of more than one are looked for."""
 
 Line = tuple[float, float]
 """Seconds, and seconds a byte of the buffer."""
@@ -140,15 +144,37 @@ def allreduce_rate(network: Network, members: Sequence[int]) -> float:
     Returns
     -------
     float
-        The smallest cut between members, which a buffer passes once; or what all members send
-        over the 2 (n - 1) buffers that they must.
+        The smallest cut between members, which a buffer passes once; or what ``k`` parts of the
+        network send, or receive, over the 2 (k - 1) buffers that they must.
+
+    Notes
+    -----
+    Of parts, each with members, a part does what a member would that has their sum. Members alone
+    are such parts; others, of up to `MOST_PARTED` members and `MOST_LINKS` links, are those that
+    prices of links tell apart, see `routing.collectives.shares`. Where all hosts are members and
+    links are as fast both ways, these are best, and trees reach the bound (Nash-Williams, Tutte,
+    1961).
     """
     unit, capacity = whole_capacities(network)
     cuts, first = Cuts(capacity), members[0]
-    least = min(min(cuts.value(first, m), cuts.value(m, first)) for m in members[1:])
-    inside = set(members)
-    sent = sum(amount for (a, _), amount in capacity.items() if a in inside)
-    return min(float(least), sent / (2.0 * (len(members) - 1))) * unit
+    least = float(min(min(cuts.value(first, m), cuts.value(m, first)) for m in members[1:]))
+    alone = np.full(network.nodes, -1)
+    alone[list(members)] = np.arange(len(members))
+    parted = [alone]
+    if len(members) <= MOST_PARTED and network.links <= MOST_LINKS:
+        parted.append(best_shares(network, members).parts)
+    for parts in parted:
+        needed = set(parts[list(members)].tolist())
+        between = [
+            (int(parts[a]) in needed, int(parts[b]) in needed, amount)
+            for (a, b), amount in capacity.items()
+            if parts[a] != parts[b]
+        ]
+        if len(needed) > 1:
+            sent = sum(amount for out, _, amount in between if out)
+            received = sum(amount for _, into, amount in between if into)
+            least = min(least, min(sent, received) / (2.0 * (len(needed) - 1)))
+    return least * unit
 
 
 def _upper(lines: Sequence[Line]) -> tuple[Line, ...]:

@@ -1,7 +1,7 @@
 """Which schedule of a collective is fastest at which size, and how fast any could be."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from routing.collectives.exchange import AllToAllRouting, exchanges
 from routing.collectives.found import MOST_MET, MOST_RINGS, Sought
 from routing.collectives.joint import JOINT_TREES, joint_forests, rate_at_once
 from routing.collectives.meeting import Meeting
+from routing.collectives.numbering import mean_time
 from routing.collectives.rate import gather_rate, members_of, roots_of
+from routing.collectives.reduce_broadcast import MOST_LOST, REDUCE_BROADCAST, rate_both_ways
 from routing.collectives.rings import ring_forest, strided_rings
 from routing.collectives.shortest import shortest_forest
 from routing.collectives.trees import Forest, turned
@@ -50,8 +52,9 @@ class CollectiveSchedule:
     gather : Forest or None
         Of the AllGather or Broadcast.
     bytes_per_s : float
-        Bytes of the whole buffer over the time that they take without latency; of an all-to-all
-        those of one member's.
+        Bytes of the whole buffer over the time that they take without latency: of one forest after
+        the other, but of "reduce-broadcast" of both at once; of an all-to-all those of one
+        member's.
     latency_s : float
     exchange : AllToAllRouting or None
         Of the all-to-all.
@@ -177,11 +180,14 @@ def choose_schedules(
     Times are of bytes that are forwarded as they come: all of a buffer over the rate, and the
     latency of the longest way; of trees also hop by hop (`Waves`), where that is faster. An
     AllReduce is a ReduceScatter and then an AllGather, or, as "add-all", an AllGather of whole
-    buffers that each member adds by itself, or a `Meeting`. Bounds: of an AllGather or Broadcast
+    buffers that each member adds by itself, or a `Meeting`; or both at the same time, of shares
+    that suit the network ("reduce-broadcast", `routing.collectives.reduce_broadcast`), which is
+    sought unless rings are as fast as the bound. Bounds: of an AllGather or Broadcast
     (and, turned, their reverses) the bottleneck cut, see `gather_rate`; of an AllReduce that the
-    smallest cut between members is passed by the whole buffer once, and that members together send
-    2 (n - 1) buffers (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters
-    of workstations", 2009). Distances and bytes together: `routing.collectives.bounds`.
+    smallest cut between members is passed by the whole buffer once, and that n members, or parts
+    of the network, together send 2 (n - 1) buffers (Patarasuk and Yuan, "Bandwidth optimal
+    all-reduce algorithms for clusters of workstations", 2009). Distances and bytes together:
+    `routing.collectives.bounds`.
 
     Examples
     --------
@@ -242,9 +248,15 @@ def choose_schedules(
                 "add-all", None, whole, whole.bytes_per_s, whole.latency(network), waves=(waves,)
             )
         )
-        if len(members) <= MOST_MET:
-            schedules = _with_meetings(schedules, sought.meetings())
         rate = allreduce_rate(network, members)
+        others = []
+        rings = max(each.bytes_per_s for each in schedules if each.name in ("ring", "rings"))
+        if rings * (1.0 + MOST_LOST) < rate:
+            at_once = [_at_once(network, back, *both) for both in sought.reduce_broadcasts()]
+            others += sorted(at_once, key=lambda each: mean_time(each.time))[:1]
+        if len(members) <= MOST_MET:
+            others += [_met(meeting) for meeting in sought.meetings()]
+        schedules = _with_faster(schedules, others)
     else:
         best = gather_rate(network if gathers else back, members, root)
         rate = best.bytes_per_s * len(best.roots)
@@ -346,21 +358,29 @@ def _schedule(
     return CollectiveSchedule(name, scatter, gather, 1.0 / seconds, latency, waves=tuple(waves))
 
 
-def _with_meetings(
-    schedules: Sequence[CollectiveSchedule], meetings: Sequence[Meeting]
+def _at_once(
+    network: Network, back: Network, scatter: Forest, gather: Forest
+) -> CollectiveSchedule:
+    """Return the AllReduce over trees whose sums and whole parts flow at the same time."""
+    one = _schedule(REDUCE_BROADCAST, network, back, scatter, gather)
+    return replace(one, bytes_per_s=rate_both_ways(network, scatter, gather))
+
+
+def _met(meeting: Meeting) -> CollectiveSchedule:
+    return CollectiveSchedule(
+        meeting.name, None, None, meeting.bytes_per_s, meeting.latency_s, waves=(meeting.waves,),
+        meeting=meeting,
+    )  # fmt: skip
+
+
+def _with_faster(
+    schedules: Sequence[CollectiveSchedule], others: Sequence[CollectiveSchedule]
 ) -> list[CollectiveSchedule]:
-    """Return schedules and the meetings that are faster than all of them at some size."""
-    met = [
-        CollectiveSchedule(
-            each.name, None, None, each.bytes_per_s, each.latency_s, waves=(each.waves,),
-            meeting=each,
-        )
-        for each in meetings
-    ]  # fmt: skip
-    everything = [*schedules, *met]
+    """Return schedules and those others that are faster than all at some size."""
+    everything = [*schedules, *others]
     sizes = np.geomspace(1.0, LARGEST_SIZE, 16 * round(np.log10(LARGEST_SIZE)) + 1)
     best = {id(min(everything, key=lambda each: each.time(size))) for size in sizes.tolist()}
-    return [*schedules, *(each for each in met if id(each) in best)]
+    return [*schedules, *(each for each in others if id(each) in best)]
 
 
 def _choice(

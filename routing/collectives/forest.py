@@ -7,12 +7,12 @@ branching", 1974; Bérczi and Frank, "Packing arborescences", 2010; Zhao et al.,
 stay shallow; any choice leads to the best rate.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from codesign_base import InfeasibleError
-from routing.collectives.cuts import Arc, Cuts, joined_arcs
-from routing.collectives.member_links import MemberLinks, SharedPaths, link_members
-from routing.collectives.rate import GatherRate, gather_rate
+from routing.collectives.cuts import Arc, Capacities, Cuts, joined_arcs
+from routing.collectives.member_links import SharedPaths, link_members
+from routing.collectives.rate import gather_rate
 from routing.collectives.trees import Forest, Tree
 from routing.network import Network
 
@@ -40,46 +40,77 @@ def gather_forest(network: Network, group: Sequence[int], root: int | None = Non
         outside the group are too many (`routing.collectives.member_links.MOST_WORK`).
     """
     rate = gather_rate(network, group, root)
+    units, scale = rate.per_root.numerator, rate.per_root.denominator
+    capacity = {pair: amount * scale for pair, amount in rate.capacity.items()}
+    trees = packed_trees(capacity, rate.members, dict.fromkeys(rate.roots, units), network.name)
+    return Forest("trees", rate.members, rate.bytes_per_s, units, trees)
+
+
+def packed_trees(
+    capacity: Capacities, members: Sequence[int], copies: Mapping[int, int], name: str
+) -> tuple[Tree, ...]:
+    """Return broadcast trees of so many copies of each root, where every cut has room for them.
+
+    Parameters
+    ----------
+    capacity : mapping of (int, int) to int
+        Copies that each link may carry.
+    members : sequence of int
+        Hosts, ascending; the others and switches forward.
+    copies : mapping of int to int
+        Of each root.
+    name : str
+        Of the network.
+
+    Returns
+    -------
+    tuple of Tree
+
+    Raises
+    ------
+    InfeasibleError
+        If nodes outside the group receive and send different capacity, and none are found.
+    TooMuchWorkError
+        As `gather_forest`.
+    """
     try:
-        links = link_members(rate)
-        trees = _pack(links, rate, network.name)
+        return _pack(link_members(capacity, members, copies), members, copies, name)
     except InfeasibleError:
-        links = link_members(rate, near=False)
-        trees = _pack(links, rate, network.name)
-    return Forest("trees", rate.members, rate.bytes_per_s, links.trees, trees)
+        links = link_members(capacity, members, copies, near=False)
+        return _pack(links, members, copies, name)
 
 
-def _pack(links: MemberLinks, rate: GatherRate, name: str) -> tuple[Tree, ...]:
-    members = rate.members
-    paths = {pair: list(some) for pair, some in links.paths.items()}
+def _pack(
+    paths: dict[Arc, SharedPaths], members: Sequence[int], copies: Mapping[int, int], name: str
+) -> tuple[Tree, ...]:
     left = {pair: sum(amount for _, amount in some) for pair, some in paths.items()}
     out: dict[int, list[Arc]] = {member: [] for member in members}
     for pair in sorted(left):
         out[pair[0]].append(pair)
     # Trees that are still to grow: hosts reached so far, links used, copies; single roots first.
-    waiting: dict[int, int] = dict.fromkeys(rate.roots, links.trees)
+    waiting = dict(copies)
     started: list[tuple[tuple[int, ...], tuple[Arc, ...], int]] = []
     grown: list[Tree] = []
     while waiting or started:
         if started:
-            reached, used, copies = started.pop()
+            reached, used, count = started.pop()
         else:
             root = next(iter(waiting))
-            reached, used, copies = (root,), (), waiting.pop(root)
+            reached, used, count = (root,), (), waiting.pop(root)
         cuts, others = _cuts(left, members, waiting, started)
         ends = list(reached)  # that may have links to hosts not reached
         while len(reached) < len(members):
-            pair, amount = _next_link(cuts, others, left, out, reached, ends, copies, name)
+            pair, amount = _next_link(cuts, others, left, out, reached, ends, count, name)
             left[pair] -= amount
-            if amount < copies:
-                started.append((reached, used, copies - amount))
-                copies = amount
+            if amount < count:
+                started.append((reached, used, count - amount))
+                count = amount
                 cuts, others = _cuts(left, members, waiting, started)
             else:
                 cuts.change({pair: left[pair]})
             reached, used = (*reached, pair[1]), (*used, pair)
             ends.append(pair[1])
-        grown += _along(paths, reached[0], used, copies)
+        grown += _along(paths, reached[0], used, count)
     return tuple(grown)
 
 

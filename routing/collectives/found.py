@@ -23,6 +23,7 @@ from routing.collectives.numbering import (
     orders,
     renumbered,
 )
+from routing.collectives.reduce_broadcast import reduce_broadcast_forests
 from routing.collectives.rings import ring_forest, strided_rings
 from routing.collectives.shortest import shortest_forest
 from routing.collectives.trees import Forest
@@ -115,6 +116,26 @@ class Sought:
         found = {"ring": _fastest(network, one)}
         if several:
             found["rings"] = _fastest(network, several)
+        return found
+
+    def reduce_broadcasts(self) -> list[tuple[Forest, Forest]]:
+        """Return trees of sums and of whole parts that flow at once, of each numbering.
+
+        Returns
+        -------
+        list of (Forest, Forest)
+            None of more than `MOST_PACKED` members, or where they take too much work.
+        """
+        found: list[tuple[Forest, Forest]] = []
+        if len(self.members) > MOST_PACKED:
+            return found
+        for order in self.orders[: max(1, _TRIED_PACKED // self.network.nodes**3)]:
+            there = renumbered(self.network, order)
+            try:
+                sums, parts = reduce_broadcast_forests(there.network, there.numbers(self.members))
+            except (TooMuchWorkError, InfeasibleError):
+                continue
+            found.append((there.forest(sums), there.forest(parts)))
         return found
 
     def meetings(self) -> list[Meeting]:

@@ -5,12 +5,11 @@ capacity past it, as much as leaves every cut that the rate needs (edge splittin
 theorem of Mader", 1992; Zhao et al., "ForestColl", 2024, section 5.2).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from codesign_base import InputError
-from routing.collectives.cuts import Arc, Cuts, joined_arcs
-from routing.collectives.rate import GatherRate
+from routing.collectives.cuts import Arc, Capacities, Cuts, joined_arcs
 from routing.network import NodePath
 
 MOST_WORK = 6e8
@@ -39,87 +38,80 @@ class _Budget:
             )
 
 
-@dataclass(frozen=True)
-class MemberLinks:
-    """Links between the members of a group.
+def link_members(
+    capacity: Capacities, members: Sequence[int], trees: Mapping[int, int], *, near: bool = True
+) -> dict[Arc, SharedPaths]:
+    """Return links between members that allow as many trees as the whole network.
 
     Parameters
     ----------
-    trees : int
-        Broadcast trees of each root, of one unit of capacity each.
-    paths : dict of (int, int) to list of (tuple of int, int)
-        Of each pair of members, the paths that join it and the capacity of each; together they
-        take no more of a link than its capacity.
-    """
-
-    trees: int
-    paths: dict[Arc, SharedPaths]
-
-
-def link_members(rate: GatherRate, *, near: bool = True) -> MemberLinks:
-    """Return links between members that allow the same rate as the whole network.
-
-    Parameters
-    ----------
-    rate : GatherRate
+    capacity : mapping of (int, int) to int
+        Trees that each link may join.
+    members : sequence of int
+    trees : mapping of int to int
+        How many of each root reach all members.
     near : bool
-        Leave out the nodes farthest from the group without which the rate stays, so that paths
+        Leave out the nodes farthest from the group without which there are as many, so that paths
         are short. What is left may receive and send different capacity.
 
     Returns
     -------
-    MemberLinks
-        Without ``near``, or if forwarders receive what they send, of the whole rate.
+    dict of (int, int) to list of (tuple of int, int)
+        Of each pair of members, the paths that join it and the capacity of each; together they
+        take no more of a link than its capacity. Without ``near``, or if forwarders receive what
+        they send, for all trees.
 
     Raises
     ------
     TooMuchWorkError
         Beyond `MOST_WORK`.
     """
-    trees, scale = rate.per_root.numerator, rate.per_root.denominator
-    capacity = {pair: amount * scale for pair, amount in rate.capacity.items()}
-    far = _distances(rate)
-    forwarders = sorted(far.keys() - set(rate.members), key=lambda node: (-far[node], node))
+    far = _distances(capacity, members)
+    forwarders = sorted(far.keys() - set(members), key=lambda node: (-far[node], node))
     if near:
-        capacity = _without(capacity, forwarders, rate, trees)
+        capacity = _without(capacity, forwarders, members, trees)
     paths: dict[Arc, SharedPaths] = {pair: [(pair, amount)] for pair, amount in capacity.items()}
     budget = _Budget(MOST_WORK)
     for forwarder in forwarders:
-        _take_out(paths, forwarder, rate, trees, budget)
-    return MemberLinks(trees, paths)
+        _take_out(paths, forwarder, members, trees, budget)
+    return paths
 
 
-def _distances(rate: GatherRate) -> dict[int, int]:
+def _distances(capacity: Capacities, members: Sequence[int]) -> dict[int, int]:
     """Return the hops from and to the nearest member of every node, added."""
     found: dict[int, int] = {}
-    for ends in (rate.capacity, [(b, a) for a, b in rate.capacity]):
+    for ends in (capacity, [(b, a) for a, b in capacity]):
         after: dict[int, list[int]] = {}
         for a, b in ends:
             after.setdefault(a, []).append(b)
-        hops = dict.fromkeys(rate.members, 0)
-        queue = list(rate.members)
+        hops = dict.fromkeys(members, 0)
+        queue = list(members)
         for node in queue:
             for there in after.get(node, ()):
                 if there not in hops:
                     hops[there] = hops[node] + 1
                     queue.append(there)
-        nodes = {node for pair in rate.capacity for node in pair}
+        nodes = {node for pair in capacity for node in pair}
         for node in nodes:
             found[node] = found.get(node, 0) + hops.get(node, len(nodes))
     return found
 
 
 def _without(
-    capacity: dict[Arc, int], forwarders: Sequence[int], rate: GatherRate, trees: int
+    capacity: Capacities,
+    forwarders: Sequence[int],
+    members: Sequence[int],
+    trees: Mapping[int, int],
 ) -> dict[Arc, int]:
     """Return the links that are left without the first forwarders that no cut needs."""
     source = max(max(pair) for pair in capacity) + 1
-    cuts = Cuts(joined_arcs(capacity.items(), (((source, m), trees) for m in rate.roots)))
+    cuts = Cuts(joined_arcs(capacity.items(), (((source, m), n) for m, n in trees.items())))
+    needed = sum(trees.values())
     kept = dict(capacity)
     for forwarder in forwarders:
         mine = [pair for pair in kept if forwarder in pair]
         cuts.change(dict.fromkeys(mine, 0))
-        if all(cuts.value(source, m) == len(rate.roots) * trees for m in rate.members):
+        if all(cuts.value(source, m) == needed for m in members):
             for pair in mine:
                 del kept[pair]
         else:
@@ -128,8 +120,9 @@ def _without(
 
 
 def _take_out(
-    paths: dict[Arc, SharedPaths], forwarder: int, rate: GatherRate, trees: int, budget: _Budget
-) -> None:
+    paths: dict[Arc, SharedPaths], forwarder: int, members: Sequence[int],
+    trees: Mapping[int, int], budget: _Budget,
+) -> None:  # fmt: skip
     """Replace capacity through a node by capacity past it."""
     into = sorted(a for a, b in paths if b == forwarder)
     out = sorted(b for a, b in paths if a == forwarder)
@@ -137,7 +130,7 @@ def _take_out(
         most = min(_amount(paths, (origin, forwarder)), _amount(paths, (forwarder, target)))
         amount = 0
         if most:
-            amount = _spare(paths, origin, forwarder, target, rate, trees, most, budget)
+            amount = _spare(paths, origin, forwarder, target, members, trees, most, budget)
         if amount:
             first = _taken(paths, (origin, forwarder), amount)
             second = _taken(paths, (forwarder, target), amount)
@@ -148,22 +141,21 @@ def _take_out(
 
 
 def _spare(
-    paths: dict[Arc, SharedPaths], origin: int, forwarder: int, target: int, rate: GatherRate,
-    trees: int, most: int, budget: _Budget,
+    paths: dict[Arc, SharedPaths], origin: int, forwarder: int, target: int,
+    members: Sequence[int], trees: Mapping[int, int], most: int, budget: _Budget,
 ) -> int:  # fmt: skip
     """Return how much capacity may go past a node instead of through it.
 
     A cut loses it that has the forwarder on one side and both ends on the other. Every set that
     holds the source of all broadcasts and lacks a member must keep what all trees need.
     """
-    source, needed = -1, len(rate.roots) * trees
-    members = rate.members
+    source, needed = -1, sum(trees.values())
     nodes = sorted({node for pair in paths for node in pair} | set(members))
     index = {node: at for at, node in enumerate([source, *nodes])}
     free = needed + most
     capacity = joined_arcs(
         (((index[a], index[b]), _amount(paths, (a, b))) for a, b in paths),
-        (((index[source], index[root]), trees) for root in rate.roots),
+        (((index[source], index[root]), n) for root, n in trees.items()),
     )
     for sources, sinks in (((origin, target), (forwarder,)), ((forwarder,), (origin, target))):
         held = joined_arcs(

@@ -42,9 +42,10 @@ class Forest:
     members : tuple of int
         Hosts, ascending.
     bytes_per_s : float
-        Of each root's broadcast.
+        Of a part's broadcast.
     units : int
-        Of each root's trees together: a tree carries ``copies / units`` of its root's part.
+        A tree carries ``copies / units`` of a part. Each root has a part of its own; or, where
+        their shares differ (`routing.collectives.reduce_broadcast`), all have one together.
     trees : tuple of Tree
     """
 
@@ -57,7 +58,12 @@ class Forest:
     @property
     def whole_bytes_per_s(self) -> float:
         """Bytes per second of all roots' broadcasts together."""
-        return self.bytes_per_s * len({tree.root for tree in self.trees})
+        return self.bytes_per_s * (self.copies // self.units)
+
+    @property
+    def copies(self) -> int:
+        """Copies of all trees, which carry all parts."""
+        return sum(tree.copies for tree in self.trees)
 
     def latency(self, network: Network) -> float:
         """Return the longest time that the first byte takes from a root to a member, in seconds."""

@@ -75,8 +75,7 @@ def waves_of(network: Network, forest: Forest) -> Waves:
                 load[hop][pair] = load[hop].get(pair, 0) + tree.copies
             depth[path[-1]] = at + len(path) - 1
     capacity, latency = of_links(network, network.capacity), of_links(network, network.latency)
-    whole = forest.units * len({tree.root for tree in forest.trees})
     return Waves(
-        tuple(max(n / capacity[pair] for pair, n in hop.items()) / whole for hop in load),
+        tuple(max(n / capacity[pair] for pair, n in hop.items()) / forest.copies for hop in load),
         tuple(max(latency[pair] for pair in hop) for hop in load),
     )

@@ -7,6 +7,7 @@ import networkx as nx
 import numpy as np
 
 from routing.collectives.meeting import EXCHANGE, GATHER, SPREAD
+from routing.collectives.reduce_broadcast import REDUCE_BROADCAST
 
 
 def least_ratio(network, members):
@@ -36,10 +37,17 @@ def least_flow(network, members, root):
     return min(nx.maximum_flow_value(graph, root, m) for m in members if m != root)
 
 
+def shares_of(forest):
+    """Copies of each root's trees."""
+    found = Counter()
+    for tree in forest.trees:
+        found[tree.root] += tree.copies
+    return dict(sorted(found.items()))
+
+
 def check(network, forest, roots=None):
     """Trees reach all members once, and together load no link above its capacity."""
     load = Counter()
-    copies = Counter()
     for tree in forest.trees:
         has = {tree.root}
         for path in tree.paths:
@@ -49,8 +57,12 @@ def check(network, forest, roots=None):
             for pair in pairwise(path):
                 load[pair] += tree.copies
         assert has == set(forest.members)
-        copies[tree.root] += tree.copies
-    assert copies == dict.fromkeys(roots or forest.members, forest.units)
+    shares = shares_of(forest)
+    if forest.name == REDUCE_BROADCAST:
+        assert sum(shares.values()) == forest.units
+        assert shares.keys() <= set(roots or forest.members)
+    else:
+        assert shares == dict.fromkeys(roots or forest.members, forest.units)
     capacity = dict(
         zip(zip(network.source.tolist(), network.target.tolist(), strict=True),
             network.capacity.tolist(), strict=True)

@@ -18,6 +18,7 @@ from routing.collectives.choice import choose_schedules
 from routing.collectives.cuts import Cuts
 from routing.collectives.forest import gather_forest
 from routing.collectives.rate import gather_rate, whole_capacities
+from routing.collectives.reduce_broadcast import REDUCE_BROADCAST
 from routing.collectives.rings import ring_forest, strided_rings
 from routing.collectives.shortest import shortest_forest
 from routing.collectives.trees import turned
@@ -184,8 +185,9 @@ def test_a_gigabyte_on_128_servers_takes_what_the_cuts_say(members, most) -> Non
     choice = choose_schedules(
         circulant_network(128, (1, 9, 27, 61), GIGA), list(members), "allreduce"
     )
-    trees = choice.best(1e9)
-    assert trees.name == "trees"
+    trees = next(s for s in choice.schedules if s.name == "trees")
+    assert choice.best(1e9).name in ("trees", REDUCE_BROADCAST)
+    assert choice.best(1e9).time(1e9) >= choice.bound(1e9)
     assert 1.0 <= trees.time(1e9) / choice.bound(1e9) <= most
     ring = next(s for s in choice.schedules if s.name == "ring")
     assert ring.time(1e9) > 3.9 * trees.time(1e9)

@@ -4,7 +4,7 @@ from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
-from collective_oracle import check, gathered, least_flow, least_ratio, met, reduced
+from collective_oracle import check, gathered, least_flow, least_ratio, met, reduced, shares_of
 
 from routing.collectives.choice import COLLECTIVES, ROOTED, choose_schedules
 from routing.collectives.rings import ring_forest
@@ -58,15 +58,23 @@ def check_numbers(network, schedule, members, collective, root, draw):
     if schedule.scatter is not None:
         forest = schedule.scatter
         check(turned(network), forest, roots)
-        buffers = {m: {r: draw.integers(0, 999, forest.units) for r in roots} for m in members}
+        shares = shares_of(forest)
+        buffers = {m: {r: draw.integers(0, 999, n) for r, n in shares.items()} for m in members}
         for r, total in reduced(forest, buffers).items():
             assert np.array_equal(total, sum(buffers[m][r] for m in members))
     if schedule.gather is not None:
         forest = schedule.gather
         check(network, forest, roots)
-        parts = {r: draw.integers(0, 999, forest.units) for r in roots}
+        parts = {r: draw.integers(0, 999, n) for r, n in shares_of(forest).items()}
         for held in gathered(forest, parts).values():
-            assert held == {(r, u): parts[r][u] for r in roots for u in range(forest.units)}
+            assert held == {(r, u): part[u] for r, part in parts.items() for u in range(len(part))}
+    if schedule.scatter is not None and schedule.gather is not None:
+        # Whoever adds up a share broadcasts it.
+        scattered, spread = shares_of(schedule.scatter), shares_of(schedule.gather)
+        one, other = sum(scattered.values()), sum(spread.values())
+        assert {r: n * other for r, n in scattered.items()} == {
+            r: n * one for r, n in spread.items()
+        }
     if schedule.exchange is not None and schedule.exchange.paths:
         links = set(zip(network.source.tolist(), network.target.tolist(), strict=True))
         shares = {}

@@ -22,6 +22,7 @@ from routing.collectives.exchange import AllToAllRouting, exchanges
 from routing.collectives.joint import JOINT_TREES
 from routing.collectives.meeting import EXCHANGE, GATHER, SPREAD, Meeting, meeting_waves
 from routing.collectives.rate import gather_rate, members_of, roots_of
+from routing.collectives.reduce_broadcast import REDUCE_BROADCAST, rate_both_ways
 from routing.collectives.trees import Forest, Tree, of_links, shared_rate, turned
 from routing.collectives.waves import waves_of
 from routing.network import Network
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 
 CHECKS = ("network", "members", "messages", "rate", "time", "bound")
 _ALIKE = 1e-9
-_NAMES = re.compile(r"ring|rings|trees|(shortest|nearest|joint)-trees|add-all|meeting-\d+-\d+")
+_NAMES = re.compile(
+    r"ring|rings|trees|(shortest|nearest|joint)-trees|add-all|meeting-\d+-\d+|" + REDUCE_BROADCAST
+)
 
 
 def schedule_document(path: Path) -> dict[str, Any] | None:
@@ -134,8 +137,12 @@ def _schedule(
     wanted = {"allreduce": {"scatter", "gather"}, "reduce-scatter": {"scatter"},
               "reduce": {"scatter"}}.get(file.collective, {"gather"})  # fmt: skip
     whole = file.schedule == "add-all"
+    if whole or file.schedule == REDUCE_BROADCAST:
+        _need(
+            file.collective == "allreduce",
+            f"schedule is {file.schedule!r} of {file.collective}",
+        )
     if whole:
-        _need(file.collective == "allreduce", f"schedule is 'add-all' of {file.collective}")
         wanted = {"gather"}
     _need(given == wanted, f"{file.schedule} has {sorted(given)}; it needs {sorted(wanted)}")
     back = turned(network)
@@ -154,10 +161,24 @@ def _schedule(
         seconds += 1.0 / (forest.bytes_per_s if whole else forest.whole_bytes_per_s)
         latency += forest.latency(on)
         waves.append(waves_of(on, forest).times(len(members) if whole else 1))
+    rate = 1.0 / seconds
+    if file.schedule == REDUCE_BROADCAST:
+        _need(
+            _shares(found["scatter"]) == _shares(found["gather"]),
+            "trees of scatter and of gather have other shares of their roots",
+        )
+        rate = rate_both_ways(network, found["scatter"], found["gather"])
     return CollectiveSchedule(
-        file.schedule, found.get("scatter"), found.get("gather"), 1.0 / seconds, latency,
-        waves=tuple(waves),
-    )  # fmt: skip
+        file.schedule, found.get("scatter"), found.get("gather"), rate, latency, waves=tuple(waves)
+    )
+
+
+def _shares(forest: Forest) -> dict[int, int]:
+    """Return the copies of each root's trees together."""
+    found = Counter[int]()
+    for tree in forest.trees:
+        found[tree.root] += tree.copies
+    return found
 
 
 def _forest(
@@ -184,11 +205,17 @@ def _forest(
         copies[tree.root] += tree.copies
         trees.append(Tree(tree.root, tree.copies, tuple(paths)))
     roots = roots_of(members, file.root)
-    _need(
-        copies == dict.fromkeys(roots, given.units),
-        f"trees are not {counted(given.units, 'copy', 'copies')} of each of "
-        f"{counted(len(roots), 'root')}",
-    )
+    if file.schedule == REDUCE_BROADCAST:
+        _need(
+            copies.total() == given.units,
+            f"trees are not {counted(given.units, 'copy', 'copies')} of the buffer",
+        )
+    else:
+        _need(
+            copies == dict.fromkeys(roots, given.units),
+            f"trees are not {counted(given.units, 'copy', 'copies')} of each of "
+            f"{counted(len(roots), 'root')}",
+        )
     rate = shared_rate(network, trees, given.units)
     return Forest(file.schedule, members, rate, given.units, tuple(trees))
 
@@ -210,7 +237,7 @@ def _check_form(forest: Forest, file: "ScheduleFile", network: Network) -> None:
             isclose(forest.bytes_per_s, best, rel_tol=_ALIKE),
             "schedule is 'trees', which have the best rate, but these have less",
         )
-    elif name != JOINT_TREES:
+    elif name not in (JOINT_TREES, REDUCE_BROADCAST):
         _need(
             forest.units == 1,
             f"schedule is {name!r}, but has {counted(forest.units, 'tree')} a root",

@@ -38,9 +38,10 @@ def save_schedule(
     where every part is split equally among all shortest paths. A Broadcast is a ``gather`` of one
     root, a Reduce such a ``scatter``.
     ``gather`` and ``scatter`` (null if there is none) hold ``units`` and ``trees``. A tree carries
-    ``copies / units`` of the part of its ``root``; ``paths`` lead from a member that has it to one
-    that has not, in an order in which they can be sent. In ``scatter`` paths are those of the
-    data, too: from a member that has added what came to it, towards the root, leaves first.
+    ``copies / units`` of the part of its ``root``, or in "reduce-broadcast", where roots have other
+    shares, of the buffer; ``paths`` lead from a member that has it to one that has not, in an order
+    in which they can be sent. In ``scatter`` paths are those of the data, too: from a member that
+    has added what came to it, towards the root, leaves first.
     ``meeting`` lists for each part (one in so many of the buffer) what is gathered, exchanged and
     spread: the wave that a message begins in and its path, and of an exchange the member whose
     sum it is. Messages of a wave wait for those of earlier ones.

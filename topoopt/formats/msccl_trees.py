@@ -61,16 +61,19 @@ def tree_collective(
         )
     members = forests[0].members
     rank = {member: at for at, member in enumerate(members)}
-    part = lcm(*(forest.units for forest in forests))
-    roots = sorted({tree.root for tree in forests[0].trees})
-    begin = {root: at * part for at, root in enumerate(roots)}
+    whole = lcm(*(forest.copies for forest in forests))
+    begin, total = {}, 0
+    for root in sorted({tree.root for tree in forests[0].trees}):
+        begin[root] = total
+        copies = sum(tree.copies for tree in forests[0].trees if tree.root == root)
+        total += copies * whole // forests[0].copies
     buffer = "i" if gather is None or collective == "allreduce" else "o"
     gpus = [Gpu() for _ in members]
     last: list[dict[int, At]] = [{} for _ in members]  # by chunk, what a rank received last
     for forest, kind in ((scatter, "rrc"), (gather, "r")):
         if forest is None:
             continue
-        for sent in _messages(forest, begin, part, back=kind == "rrc"):
+        for sent in _messages(forest, begin, whole // forest.copies, back=kind == "rrc"):
             a, b = rank[sent.sender], rank[sent.receiver]
             chunks = range(sent.begin, sent.begin + sent.chunks)
             place = buffer, sent.begin
@@ -79,8 +82,7 @@ def tree_collective(
             before = _of(last[b], chunks) if kind == "rrc" else ()
             at = gpus[b].add((-1, a), Step(kind, place, place, sent.chunks), before)
             last[b].update(dict.fromkeys(chunks, at))
-    whole = part * len(roots)
-    held = (whole, 0) if buffer == "i" else (part, whole)
+    held = (whole, 0) if buffer == "i" else (whole // len(begin), whole)
     return algorithm(name, MSCCL_NAMES[collective], gpus, whole, held, in_place=True)
 
 
@@ -89,10 +91,9 @@ def _of(last: dict[int, At], chunks: range) -> list[At]:
 
 
 def _messages(
-    forest: Forest, begin: dict[int, int], part: int, *, back: bool
+    forest: Forest, begin: dict[int, int], size: int, *, back: bool
 ) -> Iterator[_Message]:
-    """Yield what is sent, hop by hop from the roots; or back, the farthest first."""
-    size = part // forest.units
+    """Yield what is sent, of so many chunks a copy, hop by hop from the roots, or back to them."""
     taken = dict(begin)
     hops: list[list[_Message]] = []
     for tree in forest.trees:

@@ -53,11 +53,13 @@ def same(one, other):
 def as_good(document, changed, path):
     """Say whether a change makes another schedule with the same claims.
 
-    A path that leads another way to the same member at no loss; or, where there is none, other
-    members.
+    A path that leads another way to the same member at no loss, or a message that another wave
+    sends in time; or, where there is no path, other members.
     """
     if path[0] == "members":
         return document["exchange"] == []
+    if path[0] == "meeting":
+        return path[-1] == 0
     deep = next(at for at, key in enumerate(path) if key == "paths") + 2
     one, other = document, changed
     for key in path[:deep]:
@@ -95,7 +97,30 @@ def test_schedules_pass_and_changed_ones_do_not(collective, most, tmp_path) -> N
         assert len(tried) > 25
     if collective == "allreduce":
         assert any(name.startswith("meeting") for name in names)
-        assert {"ring", "shortest-trees", "trees", "add-all"} <= set(names)
+        assert {"ring", "shortest-trees", "trees", "add-all", "reduce-broadcast"} <= set(names)
+
+
+def test_whoever_adds_up_a_share_has_to_broadcast_it(tmp_path) -> None:
+    (document,) = (
+        each
+        for each in written("allreduce", tmp_path / "schedule.json")
+        if each["schedule"] == "reduce-broadcast"
+    )
+    # As many copies in all, but one more and one less of two trees' roots.
+    trees = document["gather"]["trees"]
+    one = next(at for at, tree in enumerate(trees) if tree["copies"] > 1)
+    other = next(at for at, tree in enumerate(trees) if tree["root"] != trees[one]["root"])
+    moved = [
+        {**tree, "copies": tree["copies"] + {one: -1, other: 1}.get(at, 0)}
+        for at, tree in enumerate(trees)
+    ]
+    with pytest.raises(InputError, match="other shares of their roots"):
+        check_schedule(replaced(document, ("gather", "trees"), moved))
+    with pytest.raises(InputError, match="of the buffer"):
+        check_schedule(replaced(document, ("gather", "units"), document["gather"]["units"] + 1))
+    alone = replaced(document, ("collective",), "allgather")
+    with pytest.raises(InputError, match="'reduce-broadcast' of allgather"):
+        check_schedule(replaced(alone, ("scatter",), None))
 
 
 def test_meetings_are_checked_message_by_message(tmp_path) -> None:

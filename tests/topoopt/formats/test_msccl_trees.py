@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msccl_oracle import assert_right
+from small_networks import network_of
 
 from codesign_base import InputError
 from routing.collectives.choice import ROOTED, choose_schedules
@@ -30,14 +31,14 @@ def network(hosts, seed):
     return Network.from_links("drawn", hosts, 0, source, target, rates, 1e-6)
 
 
-def sent(schedule, members, part):
+def sent(schedule, members, whole):
     """Count chunks from rank to rank that a schedule's trees carry."""
     found = Counter()
     for forest, back in ((schedule.scatter, True), (schedule.gather, False)):
         for tree in forest.trees if forest is not None else ():
             for path in tree.paths:
                 ends = members.index(path[0]), members.index(path[-1])
-                found[ends[::-1] if back else ends] += tree.copies * part // forest.units
+                found[ends[::-1] if back else ends] += tree.copies * whole // forest.copies
     return found
 
 
@@ -53,9 +54,21 @@ def test_every_rank_ends_with_what_it_should(collective, hosts, seed, data):
             continue
         text = tree_collective("drawn", collective, schedule.scatter, schedule.gather)
         top = ElementTree.fromstring(text)
-        part = int(top.get("nchunksperloop")) // (1 if root is not None else len(members))
+        whole = int(top.get("nchunksperloop"))
         place = 0 if root is None else members.index(root)
-        assert assert_right(text, seed, place) == sent(schedule, members, part)
+        assert assert_right(text, seed, place) == sent(schedule, members, whole)
+
+
+def test_roots_may_have_other_shares():
+    # A mesh of two by three: its middle adds up more than its corners.
+    pairs = [(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5)]
+    arcs = [*pairs, *((b, a) for a, b in pairs)]
+    choice = choose_schedules(network_of(arcs, 6), range(6), "allreduce")
+    (schedule,) = (s for s in choice.schedules if s.name == "reduce-broadcast")
+    text = tree_collective("mesh", "allreduce", schedule.scatter, schedule.gather)
+    whole = int(ElementTree.fromstring(text).get("nchunksperloop"))
+    assert whole == schedule.gather.copies
+    assert assert_right(text) == sent(schedule, range(6), whole)
 
 
 def test_wide_steps_are_divided_and_channels_hold_their_blocks():
