@@ -320,7 +320,7 @@ def compare(
             check_kind("one of fabrics", name, str | os.PathLike, names)
             path = os.fsdecode(name)
             file = isinstance(name, os.PathLike) or is_network_file(path)
-            chosen.append(file_fabric(path, cluster) if file else path)
+            chosen.append(file_fabric(path, cluster, seed) if file else path)
     plan = co_optimize(
         job, cluster, options, seed=seed, baselines=chosen, prices=prices, progress=progress
     )  # fmt: skip
