@@ -46,9 +46,7 @@ def test_the_wrong_file_is_called_what_it_is(tmp_path, document, said):
     with pytest.raises(InputError, match=f"{said}; give a plan or a network file"):
         replay_fabric(workload, str(path))
     path.write_text(json.dumps(ROUTES))
-    with pytest.raises(
-        InputError, match=r"a file of routes .*, and how .* --routing"
-    ):
+    with pytest.raises(InputError, match=r"a file of routes .*, and how .* --routing"):
         replay_fabric(workload, str(path))
 
 
