@@ -97,6 +97,11 @@ def load_model(path: str | Path) -> ModelGraph:
         raise InputError(
             f"{where}: expected fields name, batch_per_gpu, inputs and operators at the top"
         )
+    if not {"name", "batch_per_gpu", "inputs", "operators"} & set(data):
+        raise InputError(
+            f"{where} is neither a Hugging Face config.json, which has a model_type, nor a file of "
+            "operators, which has name, batch_per_gpu, inputs and operators; give one of these"
+        )
     return model_from_data(data, where)
 
 

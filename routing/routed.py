@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import gcd
 
 import numpy as np
 
@@ -195,16 +196,16 @@ def circulant_steps(network: Network) -> list[int]:
     Raises
     ------
     InputError
-        If there is none.
+        If they do not join all hosts.
     """
     n = network.hosts
     inside = (network.source < n) & (network.target < n)
     step = (network.target - network.source)[inside] % n
     steps = np.flatnonzero(np.bincount(step, minlength=n) == n).tolist()
-    if not steps:
+    if not steps or gcd(n, *steps) > 1:
         raise InputError(
-            f"network {network.name!r} has no ring i -> i + p over all hosts, which coin-change "
-            "routes follow; choose another method"
+            f"network {network.name!r} has no rings i -> i + p that join all hosts, which "
+            "coin-change routes follow; choose another method"
         )
     return steps
 

@@ -14,9 +14,10 @@ from routing.rotation import least_rotation
 from routing.routes import Routes
 from topoopt.baselines.baseline import BaselineFabric
 from topoopt.baselines.reconfiguration import reconfigurable_fabric
-from topoopt.baselines.zoo_baselines import zoo_fabric
+from topoopt.baselines.zoo_baselines import whole_rings, zoo_fabric
 from topoopt.baselines.zoo_names import ZOO, entry_of, is_zoo_name
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.rings import Rings
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import (
     PriceTable,
@@ -278,7 +279,7 @@ def is_network_file(name: str) -> bool:
     return Path(name).suffix.lower() in (".json", ".graphml", ".xml") or "/" in name
 
 
-def file_fabric(path: str, cluster: Cluster) -> BaselineFabric:
+def file_fabric(path: str, cluster: Cluster, seed: int = 0) -> BaselineFabric:
     """Read a network file as a fabric to compare with, routed over all shortest paths.
 
     Parameters
@@ -287,12 +288,15 @@ def file_fabric(path: str, cluster: Cluster) -> BaselineFabric:
         Also the fabric's name.
     cluster : Cluster
         Sets the number of servers.
+    seed : int
+        Of the search for rings.
 
     Returns
     -------
     BaselineFabric
-        Servers forward for each other only where switches do not join all of them. Of unknown
-        cost; its bandwidth is what a server can send at once, on the average.
+        Servers forward for each other only where switches do not join all of them. Without
+        switches AllReduces over all servers take the rings that `zoo_fabric` would choose. Of
+        unknown cost; its bandwidth is what a server can send at once, on the average.
 
     Raises
     ------
@@ -313,8 +317,13 @@ def file_fabric(path: str, cluster: Cluster) -> BaselineFabric:
         # Networks of several dimensions have servers between their switches.
         routes, how = ecmp_routes(network, hosts_forward=True), " and forwarding servers"
     leaving = float(network.capacity[network.source < network.hosts].sum())
+    rings: dict[tuple[int, ...], Rings] = {}
+    if not network.switches:
+        # As for a wiring that is given by name: the same network takes the same time.
+        rings, found = whole_rings(network, routes, seed)
+        how = f"; {found}"
     return BaselineFabric(
-        Fabric(path, network, routes, {}),
+        Fabric(path, network, routes, rings),
         None,
         leaving / network.hosts,
         f"network file, routed over all shortest paths{how}; its cost is not known, its "

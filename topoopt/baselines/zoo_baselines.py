@@ -100,14 +100,7 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Ba
         rings = ring_orders(built.rings)
         how = f"{counted(len(built.rings), 'AllReduce ring')}"
     else:
-        whole = tuple(range(sized.hosts))
-        found, direct = _whole_rings(sized, routes, seed)
-        rings = {whole: found}
-        how = (
-            f"AllReduces of all servers on {counted(len(found), 'Hamiltonian ring')}"
-            if direct
-            else f"AllReduces of all servers on {counted(len(found), 'ring')} over shortest paths"
-        )
+        rings, how = whole_rings(sized, routes, seed)
     ports = f"{counted(built.degree, 'port')} a server"
     note = f"{network.name}, {ports}, of the same cost; {how}"
     if entry.layer != Entry.layer:
@@ -141,16 +134,36 @@ def _build(name: str, entry: Entry, cluster: Cluster, seed: int) -> BuiltFabric:
     )
 
 
-def _whole_rings(network: Network, routes: Routes, seed: int) -> tuple[Rings, bool]:
-    """Return the better rings of all servers, and whether they are cycles of links."""
+def whole_rings(
+    network: Network, routes: Routes, seed: int
+) -> tuple[dict[tuple[int, ...], Rings], str]:
+    """Choose rings for AllReduces over all servers of a direct wiring.
+
+    Parameters
+    ----------
+    network : Network
+        Without switches.
+    routes : Routes
+        Over shortest paths.
+    seed : int
+        Of the search for Hamiltonian cycles.
+
+    Returns
+    -------
+    rings : dict of tuple of int to Rings
+        Of the group of all servers.
+    how : str
+        What they are, for a note.
+    """
     whole = tuple(range(network.hosts))
     usual = default_rings(network, routes, whole)
     cables = np.zeros((network.hosts, network.hosts), dtype=np.int64)
     cables[network.source, network.target] = network.multiplicity
     cycles = disjoint_cycles(cables, seed)
+    what = "AllReduces of all servers on "
     if cycles and _alone(network, routes, cycles) <= _alone(network, routes, usual):
-        return cycles, True
-    return usual, False
+        return {whole: cycles}, what + counted(len(cycles), "Hamiltonian ring")
+    return {whole: usual}, f"{what}{counted(len(usual), 'ring')} over shortest paths"
 
 
 def _alone(network: Network, routes: Routes, rings: Rings) -> float:

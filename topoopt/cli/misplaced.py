@@ -10,7 +10,7 @@ from topoopt.plan.document import Document, kind_of
 
 MODEL, JOB, GRAPH, TRAFFIC = "a model", "a job", "a task graph", "a traffic file"
 _PLANNED = ("plan", "pareto", "compare")
-TAKEN_BY = {
+TAKEN_BY: dict[str, tuple[str, ...]] = {
     MODEL: (*_PLANNED, "space", "profile"),
     JOB: ("plan",),
     GRAPH: ("simulate", "wire", "export"),
@@ -19,8 +19,13 @@ TAKEN_BY = {
     Document.COMPARISON: ("report",),
     Document.MANIFEST: ("report",),
     Document.NETWORK: ("route", "collective"),
+    Document.ROUTES: (),
 }
 """Which commands take each kind of file as what they are about."""
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    Document.NETWORK: ("compare --fabrics", "simulate --fabric")
+}
+"""Options that take a file beside what the command is about."""
 
 
 def misplaced_file(words: Sequence[str]) -> str:
@@ -40,7 +45,9 @@ def misplaced_file(words: Sequence[str]) -> str:
         kind = _kind_of_file(Path(word))
         # The second file of `route` is traffic, which is no other's first.
         if kind and (command not in TAKEN_BY[kind] or (place == 0) == (kind == TRAFFIC)):
-            takers = [f"`topoopt {name}`" for name in TAKEN_BY[kind]]
+            takers = [f"`topoopt {name}`" for name in (*TAKEN_BY[kind], *_OPTIONS.get(kind, ()))]
+            if not takers:
+                return f"{word!r} is {kind}, which no command takes; give another file"
             listed = " and ".join([", ".join(takers[:-1]), takers[-1]] if takers[1:] else takers)
             takes = "takes" if len(takers) == 1 else "take"
             if place > 0 and command != "route" and command in TAKEN_BY[kind]:

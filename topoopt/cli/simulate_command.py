@@ -26,7 +26,11 @@ _LINKS = 64
 
 def simulate_command(
     file: Annotated[
-        Path, typer.Argument(help="A task graph (.fbuf) or a plan (.json).", show_default=False)
+        Path,
+        typer.Argument(
+            help="A task graph (.fbuf), a folder of Chakra traces, or a plan (.json).",
+            show_default=False,
+        ),
     ],
     fabric: Annotated[
         str | None,

@@ -17,7 +17,7 @@ from topoopt.plan.recorded import reconfiguration_record
 from topoopt.plan.records import Baseline
 from topoopt.search.confirm import NO_PACKET_TIME, packet_times_on, states_packets
 from topoopt.search.layouts import LayoutSearch
-from topoopt.search.operators import OperatorSearch, best_on
+from topoopt.search.operators import OperatorSearch, best_for_fabric
 from topoopt.search.result import BestOnBaseline, SearchResult
 
 _NEAR_TIME = "its time is off by about 0.1 %"
@@ -148,7 +148,7 @@ class BaselineSearch:
                 {"base": self.chosen[number], "result": result, "number": number}
                 for number in order
             ]
-            self._started = dict(zip(order, self.second.share(best_on, calls), strict=True))
+            self._started = dict(zip(order, self.second.share(best_for_fabric, calls), strict=True))
             return
         self._started = {
             number: self.beside.start(partial(self._on, number, result)) for number in order

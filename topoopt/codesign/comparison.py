@@ -21,8 +21,8 @@ from topoopt.baselines.baseline import BaselineFabric
 from topoopt.baselines.baselines import BASELINES, every_fabric, file_fabric, is_network_file
 from topoopt.codesign.solve import co_optimize
 from topoopt.plan.plan import Plan
-from topoopt.plan.records import Timed
-from topoopt.plan.summary import bounded_noun, has_schedule, parallelization_text
+from topoopt.plan.records import Baseline, Timed
+from topoopt.plan.summary import bounded_noun, has_schedule, parallelization_text, placed_text
 from topoopt.problem.cluster import CLUSTER_EXAMPLE, Cluster
 from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
@@ -320,7 +320,7 @@ def compare(
             check_kind("one of fabrics", name, str | os.PathLike, names)
             path = os.fsdecode(name)
             file = isinstance(name, os.PathLike) or is_network_file(path)
-            chosen.append(file_fabric(path, cluster) if file else path)
+            chosen.append(file_fabric(path, cluster, seed) if file else path)
     plan = co_optimize(
         job, cluster, options, seed=seed, baselines=chosen, prices=prices, progress=progress
     )  # fmt: skip
@@ -345,7 +345,7 @@ def compare(
             plan.relative_time(base),
             base.cost_usd,
             base.bandwidth_bytes_per_s,
-            parallelization_text(base.parallelization, base.origin),
+            _found_text(plan, base),
             base.bounded,
         )
         for name, base in plan.baselines.items()
@@ -364,6 +364,12 @@ def compare(
         kind=plan.job.kind,
         plan=None if plan_file is None else str(plan_file),
     )
+
+
+def _found_text(plan: Plan, base: Baseline) -> str:
+    """Return what was found for a fabric; with its placement where that alone is not the plan's."""
+    text, placed = parallelization_text(base.parallelization, base.origin), placed_text(plan, base)
+    return f"{text}; {placed}" if placed else text
 
 
 def _plainly(plan: Plan) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from codesign_base import InputError
 from parallelism.operator_family import OperatorFamily
 from parallelism.strategy import Strategy
-from topoopt.baselines.baselines import baseline_fabric
+from topoopt.baselines.baselines import baseline_fabric, file_fabric, is_network_file
 from topoopt.evaluate.baseline_scores import Took, baseline_scorer, in_other_buckets
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.plan.arithmetic import SIMULATED, require_same
@@ -103,7 +103,11 @@ def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
     problem = problem_of(plan, rebuilt).fused
     packet_stated = states_packets(problem)
     for name, record in plan.baselines.items():
-        base = baseline_fabric(name, rebuilt.cluster, prices, plan.seed, asked)
+        base = (
+            file_fabric(name, rebuilt.cluster, plan.seed)
+            if is_network_file(name)
+            else baseline_fabric(name, rebuilt.cluster, prices, plan.seed, asked)
+        )
         if record.reconfiguration != reconfiguration_record(base.fabric):
             raise InputError(f"reconfiguration of {name} is not what search.options asked for")
         if record.parallelization.kind != family.kind:

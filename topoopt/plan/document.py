@@ -15,6 +15,7 @@ class Document(StrEnum):
     FRONTIER = "the answer of topoopt pareto"
     MANIFEST = "the manifest of an experiment"
     NETWORK = "a network"
+    ROUTES = "a file of routes or forwarding tables"
     OTHER = "no file of topoopt's"
 
 
@@ -32,6 +33,9 @@ def kind_of(document: Any) -> Document:
     """
     if not isinstance(document, dict):
         return Document.OTHER
+    # What `topoopt route` writes has a version, too, but hosts where plans have a cluster.
+    if "schema_version" in document and "hosts" in document and {"pairs", "nodes"} & set(document):
+        return Document.ROUTES
     # Plans have links, too, so they come before networks.
     if "schema_version" in document:
         return Document.PLAN

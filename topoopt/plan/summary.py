@@ -19,7 +19,7 @@ from topoopt.plan.rank_groups import (
 )
 from topoopt.plan.ranks import ranks_of
 from topoopt.plan.rebuild import rebuild_schedule
-from topoopt.plan.records import Parallelization, RingRecord
+from topoopt.plan.records import Baseline, Parallelization, RingRecord
 from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
@@ -142,6 +142,25 @@ def parallelization_lines(record: Parallelization, servers: int) -> list[str]:
 def parallelization_text(record: Parallelization, origin: str) -> str:
     """Return a few words for a row: a layout's degrees, or where a strategy came from."""
     return layout_text(record.layout) if isinstance(record, LayoutRecord) else origin
+
+
+def placed_text(plan: Plan, base: Baseline) -> str:
+    """Return how a fabric places the layout of the plan, if it does so otherwise; else nothing."""
+    own, other = plan.parallelization, base.parallelization
+    if not isinstance(own, LayoutRecord) or not isinstance(other, LayoutRecord):
+        return ""
+    moved = other.layout == own.layout and other.order != own.order
+    return order_text(other.order, other.layout) if moved else ""
+
+
+def baseline_text(plan: Plan, base: Baseline) -> str:
+    """Return what a fabric runs, told by the plan where it is the plan's, for a row beside it."""
+    if isinstance(plan.parallelization, LayoutRecord):
+        if base.parallelization == plan.parallelization:
+            return "the plan's"
+        if placed := placed_text(plan, base):
+            return f"the plan's, but {placed}"
+    return parallelization_text(base.parallelization, base.origin)
 
 
 def search_text(plan: Plan) -> str:
@@ -324,8 +343,7 @@ def comparison_rows(plan: Plan) -> list[tuple[str, ...]]:
         if packets is not None:
             none = "too long" if NO_PACKET_TIME in base.note else "-"
             also = (none if base.packet_time_s is None else format_time(base.packet_time_s),)
-        same = base.parallelization == plan.parallelization
-        words = "the plan's" if same else parallelization_text(base.parallelization, base.origin)
+        words = baseline_text(plan, base)
         least = ">= " if base.bounded else ""
         rows.append(
             (

@@ -3,6 +3,7 @@
 from topoopt.plan.answer import gap_text
 from topoopt.plan.plan import Plan
 from topoopt.plan.summary import (
+    baseline_text,
     bounded_noun,
     has_schedule,
     packet_text,
@@ -66,8 +67,7 @@ def baselines(plan: Plan) -> Html:
             fabric_cells(1.0, plan.cost_usd, port, own), ours=True)
     ]  # fmt: skip
     for name, base in plan.baselines.items():
-        same = layouts and base.parallelization == plan.parallelization
-        words = "the plan's" if same else parallelization_text(base.parallelization, base.origin)
+        words = baseline_text(plan, base)
         ratio = plan.relative_time(base)
         cells = fabric_cells(ratio, base.cost_usd, base.bandwidth_bytes_per_s, words)
         bars.append(Bar(f"{name}, at least" if base.bounded else name, base.time_s, cells))

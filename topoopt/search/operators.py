@@ -266,7 +266,7 @@ class OperatorSearch:
         return origin_of(self.search, strategy, result)
 
 
-def best_on(
+def best_for_fabric(
     problem: Problem, base: BaselineFabric, result: SearchResult[Strategy], number: int
 ) -> BestOnBaseline[Strategy]:
     """Return what `OperatorSearch.best_on` does, also in another process.
@@ -301,7 +301,7 @@ def bound_of(problem: Problem) -> Bound | None:
 
 
 def made_ready(problem: Problem) -> None:
-    """Load what `best_on` needs, in a process that has nothing to do yet.
+    """Load what `best_for_fabric` needs, in a process that has nothing to do yet.
 
     Parameters
     ----------

@@ -234,6 +234,11 @@ def _from_file(
     workload: Workload, path: Path, routing: str | None, transport: Transport, seed: int
 ) -> Replay:
     kind = _kind(path)
+    if kind is Document.ROUTES:
+        raise InputError(
+            f"fabric is {str(path)!r}, {kind}, which no simulation reads; give the network file, "
+            "and how it is routed with --routing"
+        )
     if kind in (Document.COMPARISON, Document.FRONTIER, Document.MANIFEST):
         raise InputError(f"fabric is {str(path)!r}, {kind}; give a plan or a network file")
     if kind is Document.PLAN:

@@ -14,6 +14,7 @@ from topoopt.baselines.baselines import (
     ALL_BASELINES,
     baseline_fabric,
     every_fabric,
+    file_fabric,
     seed_matters,
 )
 from topoopt.baselines.zoo_baselines import zoo_fabric
@@ -24,6 +25,7 @@ from topoopt.plan.verify import verify_plan
 from topoopt.problem.prices import default_prices, direct_connect_cost
 from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.topology.hamiltonian import disjoint_cycles
+from topoopt.topology.network_file import save_network
 from topoopt.topology.zoo.registry import build_fabric
 
 PRICES = default_prices()
@@ -192,3 +194,30 @@ def test_forwarding_and_the_delay_reach_the_fabric():
     assert base.cost == direct_connect_cost(8, 2, cluster.port_rate, PRICES, layer="ocs")
     assert baseline_fabric("sip-ml", cluster, PRICES, 0).fabric.delay == 25e-6
     assert baseline_fabric("ocs-reconfig", cluster, PRICES, 0).fabric.delay == 10e-3
+
+
+@pytest.mark.parametrize(("name", "servers"), [("torus:4x4", 16), ("ub-mesh", 16), ("xpander", 15)])
+def test_a_wiring_is_the_same_fabric_by_name_and_as_a_network_file(name, servers, tmp_path):
+    cluster = to.Cluster(servers=servers, degree=4, bandwidth="100Gbps")
+    named = zoo_fabric(name, cluster, PRICES, seed=3)
+    path = tmp_path / "network.json"
+    save_network(named.fabric.network, path)
+    read = file_fabric(str(path), cluster, seed=3)
+    assert read.fabric.rings == named.fabric.rings != {}
+    assert named.note.split("; ")[1] in read.note
+
+
+def test_a_plan_that_was_compared_with_a_network_file_is_verified(tmp_path):
+    path = tmp_path / "torus.json"
+    save_network(build_fabric("torus", None, None, 12.5e9, dims="2x4").network, path)
+    cluster = to.Cluster(servers=8, degree=3, bandwidth="100Gbps")
+    plan_file = tmp_path / "plan.json"
+    to.compare(
+        to.Job(small_dlrm()), cluster, to.SearchOptions(steps=3, effort="quick"), seed=2,
+        fabrics=(path,), plan_file=plan_file,
+    )  # fmt: skip
+    verdict = verify_plan(plan_file)
+    assert verdict.ok, verdict.failures
+    save_network(build_fabric("torus", None, None, 25e9, dims="2x4").network, path)
+    (changed,) = verify_plan(plan_file).failures
+    assert "torus.json" in changed

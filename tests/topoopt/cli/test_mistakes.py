@@ -92,6 +92,14 @@ CASES = {
     "near command": (["pln", "dlrm-16"], ["'pln'", "'plan'"]),
     "near option": (["plan", "dlrm-16", "--server", "16"], ["--server ", "--servers"]),
     "no plan": (["verify", "other.json"], ["'other.json'", "plan -o"]),
+    "routes": (["report", "routes.json", "-o", "x.html"], ["a file of routes", "no command takes"]),
+    "network": (
+        ["simulate", "net.json"],
+        ["'net.json' is a network", "`topoopt route`", "`topoopt simulate --fabric` take it"],
+    ),
+    "empty configuration": (
+        ["plan", "empty.json", *CLUSTER], ["'empty.json' is neither", "config.json", "operators"]
+    ),
     "no report": (["report", "other.json", "-o", "x.html"], ["'other.json'", "plan -o"]),
     "report as PDF": (["report", "other.json", "-o", "x.pdf"], ["'x.pdf'", ".html"]),
     "network as PDF": (
@@ -171,6 +179,9 @@ def desk(tmp_path, monkeypatch):
     for name in ("folder", "empty"):
         (tmp_path / name).mkdir()
     (tmp_path / "folder" / "config.json").write_text('{"model_type": "llama"}')
+    (tmp_path / "routes.json").write_text('{"schema_version": 1, "hosts": 2, "pairs": []}')
+    (tmp_path / "net.json").write_text('{"nodes": [], "edges": []}')
+    (tmp_path / "empty.json").write_text("{}")
     (tmp_path / "other.json").write_text('{"hello": 1}')
     (tmp_path / "torn.json").write_text('{"name": ')
     (tmp_path / "job.yaml").write_text("model: dlrm-16\nserver: 4\n")

@@ -119,6 +119,15 @@ def test_library_functions(files):
     assert circulant_steps(network) == [1, 3]
 
 
+def test_steps_that_do_not_join_all_hosts_are_no_way_for_coin_change():
+    hosts = np.arange(8)
+    # Two rings of four, joined by a ring that goes on by one here and by three there.
+    ends = np.tile(hosts, 2), np.concatenate(((hosts + 2) % 8, (hosts + 1 + 2 * (hosts % 2)) % 8))
+    network = Network.from_links("two rings", 8, 0, *ends, 1e9, 1e-6)
+    with pytest.raises(InputError, match=r"'two rings' has no rings .* choose another method"):
+        route_traffic(network, 1e6 * (1 - np.eye(8)), "coin-change")
+
+
 def test_a_switched_network_has_no_wiring_bound():
     hosts = np.arange(4)
     ends = np.concatenate((hosts, np.full(4, 4))), np.concatenate((np.full(4, 4), hosts))

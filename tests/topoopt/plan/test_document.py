@@ -16,6 +16,7 @@ from topoopt.topology.network_file import save_network
 
 COMPARISON = {"model": "m", "fabrics": []}
 MANIFEST = {"schema": SCHEMA, "experiment": "e"}
+ROUTES = {"schema_version": 1, "network": "n", "hosts": 2, "pairs": []}
 
 
 def test_files_are_told_apart(tmp_path):
@@ -26,6 +27,7 @@ def test_files_are_told_apart(tmp_path):
     assert kind_of(shared_document()) is Document.PLAN
     assert kind_of(COMPARISON) is Document.COMPARISON
     assert kind_of(MANIFEST) is Document.MANIFEST
+    assert kind_of(ROUTES) is kind_of({**ROUTES, "nodes": ROUTES["pairs"]}) is Document.ROUTES
     for other in ({}, {"schema": "another/1"}, {"schema": 3}, [], "edges", None, 1.0):
         assert kind_of(other) is Document.OTHER
 
@@ -42,6 +44,9 @@ def test_the_wrong_file_is_called_what_it_is(tmp_path, document, said):
     (tmp_path / "plan.json").write_text(shared_plan().to_json())
     workload = load_workload(tmp_path / "plan.json")
     with pytest.raises(InputError, match=f"{said}; give a plan or a network file"):
+        replay_fabric(workload, str(path))
+    path.write_text(json.dumps(ROUTES))
+    with pytest.raises(InputError, match=r"a file of routes .*, and how .* --routing"):
         replay_fabric(workload, str(path))
 
 

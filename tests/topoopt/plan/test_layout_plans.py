@@ -1,6 +1,7 @@
 """Plans of transformers: bounds, searches, files, verification, the command."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -28,6 +29,7 @@ from topoopt.evaluate import problem as problem_module
 from topoopt.evaluate.problem import Problem
 from topoopt.fabric import Fabric
 from topoopt.fabric.simulation import score
+from topoopt.plan.summary import baseline_text, placed_text
 from topoopt.problem.job import nvlink_server
 from topoopt.problem.prices import default_prices
 from topoopt.search.survey import diverse, survey
@@ -480,3 +482,15 @@ def test_tensor_groups_share_out_the_tokens_of_a_rank() -> None:
         replace(family, choices=even.choices).read(record)
     with pytest.raises(InfeasibleError, match="16 samples of 2046 tokens with tensor 4"):
         replace(JOB, choices=Choices(tensor=(4,)), sequence=2046).family(4).layouts()
+
+
+def test_a_fabric_that_only_places_the_plans_layout_otherwise_says_how(plan):
+    own = plan.parallelization
+    other = next(iter(plan.baselines.values()))
+    turned = replace(other, parallelization=replace(own, order=tuple(reversed(own.order))))
+    same = replace(other, parallelization=own)
+    assert baseline_text(plan, same) == "the plan's"
+    assert re.fullmatch(
+        "the plan's, but servers are filled along .*", baseline_text(plan, turned)
+    ), own
+    assert placed_text(plan, turned) and not placed_text(plan, same)

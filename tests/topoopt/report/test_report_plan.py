@@ -23,7 +23,7 @@ from small_plans import shared_bidirectional_plan, shared_plan, small_mlp, solve
 
 import topoopt as to
 from parallelism.taskgraph import TaskKind
-from parallelism.transformers.text import layout_text
+from parallelism.transformers.text import layout_text, order_text
 from topoopt.problem.units import (
     format_bandwidth,
     format_bytes,
@@ -126,6 +126,9 @@ def test_tables_hold_baselines_and_gap(plan_of):
             assert row[5] == base.origin
         elif base.parallelization == plan.parallelization:
             assert row[5] == "the plan's"
+        elif base.parallelization.layout == plan.parallelization.layout:
+            placed = order_text(base.parallelization.order, base.parallelization.layout)
+            assert row[5] == f"the plan's, but {placed}"
         else:
             assert row[5] == layout_text(base.parallelization.layout)
     gap = page.tables["The iteration: lower bound and the parts of the gap"][1:]

@@ -255,6 +255,13 @@ def test_jobs_share_a_fabric_in_one_call():
             share(jobs, cluster, **options)
 
 
+def test_a_job_that_fits_by_no_named_strategy_is_refused():
+    cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    wide = to.models.dlrm(tables=1, dim=64, rows=10**10)
+    with pytest.raises(InfeasibleError, match=r"'dlrm' does not fit on 2 servers.* more servers"):
+        share([("bert-16", 2), (wide, 2)], cluster, steps=1)
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -4,7 +4,8 @@ from functools import cache
 
 import numpy as np
 
-from codesign_base import InputError
+from codesign_base import InfeasibleError, InputError
+from codesign_base.counted import counted
 from parallelism.graph import ModelGraph
 from parallelism.models import get_model
 from parallelism.taskgraph import TaskGraph
@@ -195,11 +196,18 @@ def tenant_run(
     else:
         stretch = 1 if fabric == "ideal-switch" else _FAT_TREE_STRETCH
         alone = Fabric(fabric, *ideal_switch(servers, bandwidth, stretch * latency), {})
+    starts = given.strategies()
+    if not starts:
+        raise InfeasibleError(
+            f"model {graph.name!r} does not fit on {counted(servers, 'server')}: by none of its "
+            f"named strategies a GPU needs at most {given.family.memory_limit / 1e9:.4g} GB; give "
+            "it more servers, or a smaller model"
+        )
     strategy, _, _ = best_on(
         alone,
         given.problem(),
         given.space,
-        given.strategies(),
+        starts,
         Budget(steps=steps),
         np.random.default_rng(seed),
     )
