@@ -288,6 +288,7 @@ def _line(report: Progress) -> str:
     total = f" of at most {report.total}" if 0 < report.total < _UNLIMITED else ""
     stage = {
         "start": "starting strategies",
+        "fewer servers": "search on fewer servers",
         "search": "search",
         "packet moves": "moves scored by packet trains",
         "packet ranking": "ranking by packet trains",

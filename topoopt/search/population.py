@@ -35,6 +35,7 @@ from topoopt.search.driver import make_rounds, round_steps
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
 from topoopt.search.joint_moves import promising
+from topoopt.search.of_fewer import TimeUp, starts_of_fewer
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import SearchState
 from topoopt.search.starts import USUAL
@@ -116,10 +117,17 @@ def wired_population(
     candidates = [(r.pair.time, r.pair.strategy) for r in rounds] + starts
     try:
         narrow = [] if search.threaded else _narrow_first(search, result, pairs)
+        few, work = starts_of_fewer(search, deadline)
+        result.work += work
         if search.moves_by_packets:
             pairs = _weighed(search, state, candidates, narrow, pairs)
+        most = _NEAR * min(time for time, _ in candidates)
         first = [(score(pair.strategy), pair.strategy) for pair in narrow]
+        first += [(t, s) for t, s in ((score(s, most), s) for s in few) if t <= most]
         return _wired(search, state, first, candidates, widened, pairs)
+    except TimeUp:
+        result.steps, result.work = before
+        return []
     except KeyboardInterrupt:
         result.interrupted = True
         return []

@@ -1,0 +1,93 @@
+"""Starts from a search on fewer servers: the same job, and all that it found there repeated.
+
+What suits a model that branches takes many moves to find, of which a search on more servers can try
+fewer. With as many samples per GPU what is good for some servers is good for each so many of more.
+"""
+
+import time as clock
+from dataclasses import replace
+
+from codesign_base import InfeasibleError
+from parallelism.search.repeated import repeated
+from parallelism.strategy import Strategy, parted
+from topoopt.base.progress import Progress
+from topoopt.evaluate.problem import Problem
+from topoopt.search.driver import run
+from topoopt.search.steps import Deadline, Search
+
+# Servers of the smaller search at most, and strategies that are taken over from it.
+_MOST, _TAKEN = 16, 4
+
+
+class TimeUp(Exception):
+    """The time of a search was up before its starts were found."""
+
+
+def fewer_servers(search: Search) -> int | None:
+    """Return on how many servers a search of more than 16 begins; None where it does not.
+
+    They are the most that divide those of the search, and have the same ports. On more than 32
+    servers, where flows choose what packet trains judge in the end, starts that are faster by flows
+    make plans as often slower by packets as faster. Methods that are there to be compared with have
+    no such starts.
+    """
+    servers, degree = search.cluster.servers, search.cluster.degree
+    if servers <= _MOST or search.threaded or search.options.searched != "joint":
+        return None
+    return max((n for n in range(degree + 1, _MOST + 1) if servers % n == 0), default=None)
+
+
+def starts_of_fewer(search: Search, deadline: Deadline) -> tuple[list[Strategy], float]:
+    """Return the best strategies of the same job on fewer servers, repeated on all.
+
+    Parameters
+    ----------
+    search : Search
+    deadline : Deadline
+
+    Returns
+    -------
+    strategies : list of Strategy
+        Distinct ones that fit, fastest first; none where nothing fits on fewer servers.
+    work : float
+        What finding them cost.
+
+    Raises
+    ------
+    TimeUp
+    KeyboardInterrupt
+        From the keyboard.
+    """
+    fewer = fewer_servers(search)
+    if fewer is None:
+        return [], 0.0
+    problem, space = search.problem, search.space
+    family = problem.family.on(fewer, problem.family.batch // search.cluster.servers * fewer)
+    smaller = Problem(
+        family,
+        replace(search.cluster, servers=fewer),
+        replace(search.options, effort="quick", steps=None, seconds=None),
+        problem.seed,
+    )
+
+    def report(made: Progress) -> None:
+        if clock.monotonic() >= deadline.at:
+            raise TimeUp
+        if deadline.progress is not None:
+            deadline.progress(replace(made, stage="fewer servers"))
+
+    budget = search.method.budget(fewer)
+    budget = replace(budget, steps=min(budget.steps, deadline.budget.steps))
+    try:
+        result = run(Search(smaller, search.method), budget, report)
+    except InfeasibleError:
+        return [], 0.0
+    if result.interrupted:
+        raise KeyboardInterrupt
+    found = (space.intern(repeated(pair.strategy, space, fewer)) for pair in result.others)
+    fitting = [
+        strategy
+        for strategy in dict.fromkeys(found)
+        if parted(space.graph, strategy) is None and problem.fits(strategy)
+    ]
+    return fitting[:_TAKEN], result.work
