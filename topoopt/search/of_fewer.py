@@ -15,8 +15,9 @@ from topoopt.evaluate.problem import Problem
 from topoopt.search.driver import run
 from topoopt.search.steps import Deadline, Search
 
-# Servers of the smaller search at most, and strategies that are taken over from it.
-_MOST, _TAKEN = 16, 4
+# Servers of the smaller search at most, those for which there is one, and strategies that are taken
+# over from it.
+_MOST, _UP_TO, _TAKEN = 16, 64, 4
 
 
 class TimeUp(Exception):
@@ -26,13 +27,12 @@ class TimeUp(Exception):
 def fewer_servers(search: Search) -> int | None:
     """Return on how many servers a search of more than 16 begins; None where it does not.
 
-    They are the most that divide those of the search, and have the same ports. On more than 32
-    servers, where flows choose what packet trains judge in the end, starts that are faster by flows
-    make plans as often slower by packets as faster. Methods that are there to be compared with have
-    no such starts.
+    They are the most that divide those of the search, and have the same ports. There are none of
+    many servers, which would gain little for their packet trains, nor of methods that are there to
+    be compared with.
     """
     servers, degree = search.cluster.servers, search.cluster.degree
-    if servers <= _MOST or search.threaded or search.options.searched != "joint":
+    if not _MOST < servers <= _UP_TO or search.options.searched != "joint":
         return None
     return max((n for n in range(degree + 1, _MOST + 1) if servers % n == 0), default=None)
 
@@ -57,6 +57,11 @@ def starts_of_fewer(search: Search, deadline: Deadline) -> tuple[list[Strategy],
     TimeUp
     KeyboardInterrupt
         From the keyboard.
+
+    Notes
+    -----
+    The smaller search has the usual budget, whatever this one was given: so as many steps as this
+    has made give the same plan again.
     """
     fewer = fewer_servers(search)
     if fewer is None:
@@ -76,10 +81,8 @@ def starts_of_fewer(search: Search, deadline: Deadline) -> tuple[list[Strategy],
         if deadline.progress is not None:
             deadline.progress(replace(made, stage="fewer servers"))
 
-    budget = search.method.budget(fewer)
-    budget = replace(budget, steps=min(budget.steps, deadline.budget.steps))
     try:
-        result = run(Search(smaller, search.method), budget, report)
+        result = run(Search(smaller, search.method), search.method.budget(fewer), report)
     except InfeasibleError:
         return [], 0.0
     if result.interrupted:

@@ -12,6 +12,7 @@ from topoopt.baselines.baseline import BaselineFabric
 from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.warm import warm_up
 from topoopt.problem.budget import Budget
@@ -21,12 +22,17 @@ from topoopt.search.confirm import screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.methods import search_for
+from topoopt.search.of_fewer import starts_of_fewer
 from topoopt.search.on_baseline import best_on_baseline, better_on_baseline, origin_of
 from topoopt.search.packet_moves import PacketMoves
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
+from topoopt.search.steps import SPLITS_GAIN, Deadline
 from topoopt.search.yielding import YIELDING
+
+# Pairs of a search on fewer servers that packet trains judge, too, on more than 32.
+_OF_FEWER = 2
 
 
 class OperatorSearch:
@@ -129,7 +135,8 @@ class OperatorSearch:
             distinct = finalists([*own, *found], count=len(found) + 1)
             distinct = [pair for pair in distinct if all(pair is not one for one in own)]
             others = self._yielding(distinct)[: effort.finalists - len(own)]
-            return [*own, *self._one_path(own), *others]
+            fewer = self._of_fewer(progress) if effort.finalists > 1 else []
+            return [*own, *self._one_path([*own, *fewer]), *others, *fewer]
         if search.moves_by_packets and not result.interrupted:
             moves = PacketMoves(
                 self.problem, search.space, search.regions, result.work, search.yielding
@@ -156,6 +163,25 @@ class OperatorSearch:
             if time < least:
                 best, least = pair, time
         return best
+
+    def _of_fewer(self, progress: ProgressCallback | None) -> list[Pair]:
+        """Return the best wirings of what a search on fewer servers has found, by yielding scores.
+
+        As starts they would take the place of pairs that packet trains like better: packet trains
+        had a say in them, but flows choose what a search of so many servers keeps.
+        """
+        deadline = Deadline.begun(Budget(), progress)
+        strategies, _ = starts_of_fewer(self.search, deadline)
+        problem, least, found = self.problem.scored(YIELDING), float("inf"), []
+        for strategy in strategies:
+            pair = Rewirer(problem).wire(strategy, "search", limit=SPLITS_GAIN * least)
+            if pair is not None:
+                least = min(least, pair.time)
+                found.append(pair)
+        near = sorted(found, key=lambda pair: pair.time)[:_OF_FEWER]
+        return [
+            replace(pair, time=Scorer(self.problem, pair.fabric)(pair.strategy)) for pair in near
+        ]
 
     def _yielding(self, pairs: list[Pair]) -> list[Pair]:
         """Return pairs in the order of their yielding scores, which predict packets."""

@@ -117,7 +117,7 @@ def wired_population(
     candidates = [(r.pair.time, r.pair.strategy) for r in rounds] + starts
     try:
         narrow = [] if search.threaded else _narrow_first(search, result, pairs)
-        few, work = starts_of_fewer(search, deadline)
+        few, work = ([], 0.0) if search.threaded else starts_of_fewer(search, deadline)
         result.work += work
         if search.moves_by_packets:
             pairs = _weighed(search, state, candidates, narrow, pairs)
