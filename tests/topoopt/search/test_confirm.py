@@ -290,7 +290,10 @@ def test_on_many_servers_the_best_start_is_among_those_that_packets_choose_from(
     own = [result.others[0], result.first][: search.search.effort.finalists]
     assert all(any(one.strategy == pair.strategy for pair in asked) for one in own)
     one_path = [pair for pair in asked if pair.routing is Routing.BALANCED]
-    assert {pair.strategy for pair in one_path} == {pair.strategy for pair in own}
+    mine, routed = {pair.strategy for pair in own}, {pair.strategy for pair in one_path}
+    # At normal effort also what a search on fewer servers found, which comes last.
+    fewer = {pair.strategy for pair in asked[-2:]} if effort == "normal" else set()
+    assert mine <= routed <= mine | fewer
     assert len(asked) - len(one_path) <= search.search.effort.finalists
     problem = search.problem.scored(0.5)
     scores = [
