@@ -15,7 +15,12 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.plan.recorded import reconfiguration_record
 from topoopt.plan.records import Baseline
-from topoopt.search.confirm import NO_PACKET_TIME, packet_times_on, states_packets
+from topoopt.search.confirm import (
+    NO_PACKET_TIME,
+    packet_times_on,
+    states_packets,
+    takes_long,
+)
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.operators import OperatorSearch, best_for_fabric
 from topoopt.search.result import BestOnBaseline, SearchResult
@@ -31,7 +36,8 @@ class BaselineSearch:
     Where simulations take long, and what these searches begin from is known before packet trains
     choose the plan, they run beside that choice. On few servers, where they are mostly plain
     Python, a second process makes some of them; they begin from what packet trains choose, which
-    is mostly what the search found: it begins from that, and again if they choose another.
+    is mostly what the search found. So where that choice is quick, it begins from what was found,
+    and again if another is chosen.
 
     Parameters
     ----------
@@ -71,7 +77,7 @@ class BaselineSearch:
         if isinstance(search, LayoutSearch):
             search.compare_with(chosen)
             return
-        if search.search.moves_by_packets and not second.there:
+        if search.search.moves_by_packets and not (second.there and self._is_quick()):
             return
         if tabled(servers) and options.plain_orders and not result.interrupted:
             # As it is now: packet trains are about to choose its best pair.
@@ -162,6 +168,11 @@ class BaselineSearch:
             if isinstance(task, Task):
                 task.begin()  # so that nobody does
         self._started = {}
+
+    def _is_quick(self) -> bool:
+        """Whether packet trains of the best pair leave a core idle: those that take long do not."""
+        best, family = self.result.best, self.search.problem.family
+        return not takes_long(best.fabric, family.build(best.strategy))
 
     def _awaited(self, number: int) -> BestOnBaseline[Any]:
         """Return what was found on a fabric, or find it."""

@@ -95,7 +95,7 @@ def packet_time(problem: Problem[Family[P]], pair: Pair[P], limit: float = float
         Seconds.
     """
     tasks = _ordered(problem, pair)
-    length = _LONG_TRAINS[0] if _takes_long(pair.fabric, tasks) else _RANKING_TRAIN
+    length = _LONG_TRAINS[0] if takes_long(pair.fabric, tasks) else _RANKING_TRAIN
     fabric = _in_trains(pair.fabric, length)
     return jittered(fabric, tasks, 1, model="packet", seed=problem.seed, limit=limit).mean
 
@@ -105,8 +105,19 @@ def _in_trains(fabric: Fabric, length: int) -> Fabric:
     return replace(fabric, transport=Transport(reconnect=True, train_packets=length))
 
 
-def _takes_long(fabric: Fabric, tasks: TaskGraph) -> bool:
-    """Whether simulations in short trains would take long."""
+def takes_long(fabric: Fabric, tasks: TaskGraph) -> bool:
+    """Say whether simulations in short packet trains would take long.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+        One iteration.
+
+    Returns
+    -------
+    bool
+    """
     many = fabric.network.hosts > PACKET_SERVERS
     return many or expected_events(_in_trains(fabric, _SHORT_TRAINS[-1]), tasks) > _MUCH_EVENTS
 
@@ -138,7 +149,7 @@ def confirmed_times(
         where that takes long, and None where it would take more than `MOST_EVENTS`.
     """
     events, tasks = 0, whole_tasks(tasks)
-    lengths = _LONG_TRAINS if _takes_long(fabric, tasks) else _SHORT_TRAINS
+    lengths = _LONG_TRAINS if takes_long(fabric, tasks) else _SHORT_TRAINS
     first = _in_trains(fabric, lengths[0])
     if fabric.network.hosts > PACKET_SERVERS:
         if _CONTENDED * expected_events(first, tasks) > MOST_EVENTS:
