@@ -28,10 +28,10 @@ from topoopt.search.packet_moves import PacketMoves
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
-from topoopt.search.steps import SPLITS_GAIN, Deadline
+from topoopt.search.steps import Deadline
 from topoopt.search.yielding import YIELDING
 
-# Pairs of a search on fewer servers that packet trains judge, too, on more than 32.
+# Strategies of a search on fewer servers that packet trains judge, too, on more than 32.
 _OF_FEWER = 2
 
 
@@ -165,22 +165,21 @@ class OperatorSearch:
         return best
 
     def _of_fewer(self, progress: ProgressCallback | None) -> list[Pair]:
-        """Return the best wirings of what a search on fewer servers has found, by yielding scores.
+        """Return wirings of the best that a search on fewer servers has found, by yielding scores.
 
         As starts they would take the place of pairs that packet trains like better: packet trains
         had a say in them, but flows choose what a search of so many servers keeps.
         """
-        deadline = Deadline.begun(Budget(), progress)
-        strategies, _ = starts_of_fewer(self.search, deadline)
-        problem, least, found = self.problem.scored(YIELDING), float("inf"), []
-        for strategy in strategies:
-            pair = Rewirer(problem).wire(strategy, "search", limit=SPLITS_GAIN * least)
-            if pair is not None:
-                least = min(least, pair.time)
-                found.append(pair)
-        near = sorted(found, key=lambda pair: pair.time)[:_OF_FEWER]
+        strategies, _ = starts_of_fewer(self.search, Deadline.begun(Budget(), progress))
+        rewirer = Rewirer(self.problem.scored(YIELDING))
+        # What takes longer by this score than the best pair by packets is hardly faster by these.
+        known = [pair.packets.mean for pair in self._judged if pair.packets is not None]
+        most = min(known, default=float("inf"))
+        found = [rewirer.wire(each, "search", limit=most) for each in strategies[:_OF_FEWER]]
         return [
-            replace(pair, time=Scorer(self.problem, pair.fabric)(pair.strategy)) for pair in near
+            replace(pair, time=Scorer(self.problem, pair.fabric)(pair.strategy))
+            for pair in found
+            if pair is not None and pair.time < most
         ]
 
     def _yielding(self, pairs: list[Pair]) -> list[Pair]:

@@ -103,11 +103,14 @@ def test_on_more_servers_packet_trains_judge_it(monkeypatch, effort) -> None:
     result = search.run()
     chosen = search.search.space.intern(named_strategies(search.search.space)["hybrid"])
     monkeypatch.setattr(operators, "starts_of_fewer", lambda *_: ([chosen], 0.0))
+    slower = search.candidates(result)  # than the best by packets, which is known
+    search._judged = []
     judged = search.candidates(result)
     monkeypatch.setattr(operators, "starts_of_fewer", lambda *_: ([], 0.0))
     without = search.candidates(result)
     more = 2 if effort == "normal" else 0  # over one path a pair, too
     assert len(judged) == len(without) + more
+    assert len(slower) == len(without)
     assert sum(p.strategy == chosen for p in judged) >= more
 
 
