@@ -1,4 +1,4 @@
-"""Starts from a search on fewer servers: the same job, and all that it found there repeated.
+"""What a search of the same job on fewer servers finds, repeated on all.
 
 What suits a model that branches takes many moves to find, of which a search on more servers can try
 fewer. With as many samples per GPU what is good for some servers is good for each so many of more.
@@ -21,15 +21,15 @@ _MOST, _UP_TO, _TAKEN = 16, 64, 4
 
 
 class TimeUp(Exception):
-    """The time of a search was up before its starts were found."""
+    """The time of a search was up before that on fewer servers was over."""
 
 
 def fewer_servers(search: Search) -> int | None:
-    """Return on how many servers a search of more than 16 begins; None where it does not.
+    """Return on how many servers a search is made beside that on all; None where there is none.
 
-    They are the most that divide those of the search, and have the same ports. There are none of
-    many servers, which would gain little for their packet trains, nor of methods that are there to
-    be compared with.
+    On the most, up to 16, that divide all of them, more than a server has ports. There is none for
+    16 servers or fewer; none for more than 64, where the presets gained nothing for up to half as
+    much time again; and none for methods that are there to be compared with.
     """
     servers, degree = search.cluster.servers, search.cluster.degree
     if not _MOST < servers <= _UP_TO or search.options.searched != "joint":

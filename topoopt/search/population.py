@@ -123,7 +123,8 @@ def wired_population(
             pairs = _weighed(search, state, candidates, narrow, pairs)
         most = _NEAR * min(time for time, _ in candidates)
         first = [(score(pair.strategy), pair.strategy) for pair in narrow]
-        first += [(t, s) for t, s in ((score(s, most), s) for s in few) if t <= most]
+        repeated = [(score(strategy, most), strategy) for strategy in few]
+        first += [each for each in repeated if each[0] <= most]
         return _wired(search, state, first, candidates, widened, pairs)
     except TimeUp:
         result.steps, result.work = before

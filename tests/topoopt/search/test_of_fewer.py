@@ -1,4 +1,4 @@
-"""Starts from a search on fewer servers."""
+"""What a search on fewer servers finds, repeated on all."""
 
 import numpy as np
 import pytest
@@ -58,13 +58,12 @@ def test_what_is_found_on_fewer_servers_is_wired_on_all(monkeypatch) -> None:
     monkeypatch.setattr(of_fewer, "run", remembered)
     monkeypatch.setattr(population, "_NEAR", 100.0)  # such small jobs are far from the switch
     search = search_on(18, steps=20)
-    result = run(search, Budget(steps=20))
+    run(search, Budget(steps=20))
     ((few, found),) = smaller
     assert few.cluster.servers == 9
     assert few.problem.family.batch == JOB.family(9).batch
     strategies = [repeated(pair.strategy, search.space, 9) for pair in found.others]
-    assert found.best.time < np.inf and set(wired) & set(strategies)
-    assert result.best.time <= min(time for time in result.named.values())
+    assert set(wired) & set(strategies)
 
 
 def test_no_start_where_the_model_does_not_fit_on_fewer(monkeypatch) -> None:
