@@ -88,7 +88,7 @@ def test_a_tiny_grid_runs_and_is_tabulated(dedicated, tmp_path):
     assert "does not fit" in infeasible["message"]
     with (run.output / "results.csv").open() as file:
         assert len(list(csv.DictReader(file))) == len(run.rows)
-    times, relative, trend = run.table.split("## ")[1:]
+    times, relative, packets, trend = run.table.split("## ")[1:]
     assert times.startswith("2 servers, degree 2: iteration time in seconds")
     assert "| vgg16-16, 100 Gbps |" in times
     assert "| candle, 100 Gbps   | infeasible |" in times
