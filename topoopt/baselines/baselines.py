@@ -14,7 +14,7 @@ from routing.rotation import least_rotation
 from routing.routes import Routes
 from topoopt.baselines.baseline import BaselineFabric
 from topoopt.baselines.reconfiguration import reconfigurable_fabric
-from topoopt.baselines.zoo_baselines import whole_rings, zoo_fabric
+from topoopt.baselines.zoo_baselines import noted_rings, zoo_fabric
 from topoopt.baselines.zoo_names import ZOO, entry_of, is_zoo_name
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.rings import Rings
@@ -320,7 +320,7 @@ def file_fabric(path: str, cluster: Cluster, seed: int = 0) -> BaselineFabric:
     rings: dict[tuple[int, ...], Rings] = {}
     if not network.switches:
         # As for a wiring that is given by name: the same network takes the same time.
-        rings, found = whole_rings(network, routes, seed)
+        rings, found = noted_rings(network, routes, seed)
         how = f"; {found}"
     return BaselineFabric(
         Fabric(path, network, routes, rings),

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
-
 from codesign_base import InputError
 from codesign_base.counted import counted
 from routing.merging import merge_equivalent_links
@@ -16,11 +14,11 @@ from topoopt.baselines.bill import NO_LAYER, equal_cost_bandwidth, network_bill
 from topoopt.baselines.zoo_names import GPUS, Entry, entry_of
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
-from topoopt.fabric.rings import Rings, default_rings, ring_loads
+from topoopt.fabric.rings import Rings
+from topoopt.fabric.whole_rings import whole_rings
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel
 from topoopt.problem.prices import PriceTable, direct_connect_cost
-from topoopt.topology.hamiltonian import disjoint_cycles
 from topoopt.topology.wiring import ring_orders
 from topoopt.topology.zoo.registry import BuiltFabric, build_fabric
 
@@ -100,7 +98,7 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Ba
         rings = ring_orders(built.rings)
         how = f"{counted(len(built.rings), 'AllReduce ring')}"
     else:
-        rings, how = whole_rings(sized, routes, seed)
+        rings, how = noted_rings(sized, routes, seed)
     ports = f"{counted(built.degree, 'port')} a server"
     note = f"{network.name}, {ports}, of the same cost; {how}"
     if entry.layer != Entry.layer:
@@ -134,39 +132,11 @@ def _build(name: str, entry: Entry, cluster: Cluster, seed: int) -> BuiltFabric:
     )
 
 
-def whole_rings(
+def noted_rings(
     network: Network, routes: Routes, seed: int
 ) -> tuple[dict[tuple[int, ...], Rings], str]:
-    """Choose rings for AllReduces over all servers of a direct wiring.
-
-    Parameters
-    ----------
-    network : Network
-        Without switches.
-    routes : Routes
-        Over shortest paths.
-    seed : int
-        Of the search for Hamiltonian cycles.
-
-    Returns
-    -------
-    rings : dict of tuple of int to Rings
-        Of the group of all servers.
-    how : str
-        What they are, for a note.
-    """
-    whole = tuple(range(network.hosts))
-    usual = default_rings(network, routes, whole)
-    cables = np.zeros((network.hosts, network.hosts), dtype=np.int64)
-    cables[network.source, network.target] = network.multiplicity
-    cycles = disjoint_cycles(cables, seed)
-    what = "AllReduces of all servers on "
-    if cycles and _alone(network, routes, cycles) <= _alone(network, routes, usual):
-        return {whole: cycles}, what + counted(len(cycles), "Hamiltonian ring")
-    return {whole: usual}, f"{what}{counted(len(usual), 'ring')} over shortest paths"
-
-
-def _alone(network: Network, routes: Routes, rings: Rings) -> float:
-    """Return the seconds of the busiest link for a byte on the edges of all rings together."""
-    loads = ring_loads(routes, network.links, np.array(rings, dtype=np.int64)).sum(axis=0)
-    return float((loads / network.capacity).max()) / len(rings)
+    """Return the rings of all servers of a direct wiring, and what they are, for a note."""
+    rings, disjoint = whole_rings(network, routes, seed)
+    kind, over = ("Hamiltonian ring", "") if disjoint else ("ring", " over shortest paths")
+    how = f"AllReduces of all servers on {counted(len(rings), kind)}{over}"
+    return {tuple(range(network.hosts)): rings}, how

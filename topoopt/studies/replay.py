@@ -15,6 +15,7 @@ from routing.routes import Routes
 from topoopt.evaluate.routed import allreduce_routes, transfer_router
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import Transport
+from topoopt.fabric.whole_rings import whole_rings
 from topoopt.plan.document import Document, kind_of
 from topoopt.problem.routing import Routing
 from topoopt.problem.units import format_bandwidth, format_time, parse_latency, parse_port_rate
@@ -299,5 +300,10 @@ def _routed(network: Network, way: Routing, transport: Transport, seed: int) -> 
         routes = shortest_routes(network, seed=seed)
     else:
         routes = transfer_router(network, way)()
-    rings = allreduce_routes(network, (), way) if network.switches == 0 else None
-    return Fabric(network.name, network, routes, {}, rings, transport)
+    if network.switches:
+        return Fabric(network.name, network, routes, {}, None, transport)
+    # As where a plan is compared with the file: the same network takes the same time.
+    rings = allreduce_routes(network, (), way)
+    orders, _ = whole_rings(network, routes if rings is None else rings, seed)
+    whole = {tuple(range(network.hosts)): orders} if network.hosts > 1 else {}
+    return Fabric(network.name, network, routes, whole, rings, transport)

@@ -131,6 +131,43 @@ def _directed(beside: Ints) -> Ints:
     return following
 
 
+def cycles_of_regular(cables: Ints, seed: int = 0) -> tuple[tuple[int, ...], ...]:
+    """Take a regular wiring apart into as many cycles through all servers as may be.
+
+    Parameters
+    ----------
+    cables : int64 array, shape (servers, servers)
+        Cables from row to column.
+    seed : int
+
+    Returns
+    -------
+    tuple of tuple of int
+        Orders that begin with server 0: one for each port of a server or, where parity or luck
+        forbids that, one less. Empty where servers have unlike numbers of cables out or in, or so
+        many were not found.
+
+    Notes
+    -----
+    A regular wiring is a sum of permutations (Koenig, 1916), which `hamiltonian_cycles` merges.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    ports = np.unique(np.concatenate((cables.sum(axis=0), cables.sum(axis=1))))
+    if ports.size != 1 or ports[0] == 0 or cables.shape[0] < 3:
+        return ()
+    left, permutations = cables.copy(), []
+    for _ in range(int(ports[0])):
+        rows, after = linear_sum_assignment(left == 0)
+        left[rows, after] -= 1
+        permutations.append(after)
+    for count in range(len(permutations), max(0, len(permutations) - 2), -1):
+        found = hamiltonian_cycles(np.array(permutations), count, seed=seed)
+        if found is not None:
+            return tuple(ring_of(following) for following in found[:count])
+    return ()
+
+
 def disjoint_cycles(cables: Ints, seed: int = 0) -> tuple[tuple[int, ...], ...]:
     """Search for cycles through all servers that share no cable.
 

@@ -10,6 +10,8 @@ from small_plans import assert_valid, small_dlrm, solve
 
 import topoopt as to
 from codesign_base import InputError
+from routing.network import Network
+from routing.paths import ecmp_routes
 from topoopt.baselines.baselines import (
     ALL_BASELINES,
     baseline_fabric,
@@ -20,11 +22,12 @@ from topoopt.baselines.baselines import (
 from topoopt.baselines.zoo_baselines import zoo_fabric
 from topoopt.baselines.zoo_names import ZOO, even_grid
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.whole_rings import whole_rings
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.prices import default_prices, direct_connect_cost
 from topoopt.problem.reconfiguration import Reconfiguration
-from topoopt.topology.hamiltonian import disjoint_cycles
+from topoopt.topology.hamiltonian import cycles_of_regular, disjoint_cycles, parity
 from topoopt.topology.network_file import save_network
 from topoopt.topology.zoo.registry import build_fabric
 
@@ -86,6 +89,51 @@ def test_a_graph_without_hamiltonian_cycle_has_none():
     assert disjoint_cycles(star) == ()
     two_rings = np.kron(np.eye(2, dtype=np.int64), np.roll(np.eye(3, dtype=np.int64), 1, axis=1))
     assert disjoint_cycles(two_rings) == ()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_regular_wirings_are_taken_apart_into_cycles_but_for_one_at_most(seed):
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(6, 24)), int(rng.integers(2, 6))
+    cables = np.zeros((n, n), dtype=np.int64)
+    rows = []
+    while len(rows) < d:
+        row = rng.permutation(n)
+        if (row != np.arange(n)).all():
+            rows.append(row)
+            cables[np.arange(n), row] += 1
+    found = cycles_of_regular(cables, seed)
+    check_cycles(cables, found)
+    # d cycles of n make an odd permutation where d (n - 1) is odd; exchanges keep what it is.
+    possible = parity(np.array(rows)) == d * (n - 1) % 2
+    assert d - 1 <= len(found) <= d - (not possible)
+
+
+def test_wirings_that_are_not_regular_or_not_joined_are_not_taken_apart():
+    star = np.zeros((5, 5), dtype=np.int64)
+    star[0, 1:] = star[1:, 0] = 1
+    assert cycles_of_regular(star) == ()
+    two_rings = np.kron(np.eye(2, dtype=np.int64), np.roll(np.eye(3, dtype=np.int64), 1, axis=1))
+    assert cycles_of_regular(two_rings) == ()
+    petersen = nx.to_numpy_array(nx.petersen_graph(), dtype=np.int64)
+    assert cycles_of_regular(petersen) == ()
+
+
+def test_rings_of_all_servers_use_every_cable_that_a_search_one_by_one_leaves():
+    rng = np.random.default_rng(5)
+    rows = np.arange(16)[None]
+    while (rows == np.arange(16)).any() or parity(rows) != 0:
+        rows = np.array([rng.permutation(16) for _ in range(4)])
+    cables = np.zeros((16, 16), dtype=np.int64)
+    np.add.at(cables, (np.tile(np.arange(16), 4), rows.ravel()), 1)
+    source, target = np.nonzero(cables)
+    count = cables[source, target]
+    network = Network("n", 16, 0, source, target, count * 1e9, np.full(source.size, 1e-6), count)
+    assert len(disjoint_cycles(cables)) < 4
+    rings, disjoint = whole_rings(network, ecmp_routes(network))
+    assert disjoint
+    assert len(rings) == 4
+    check_cycles(cables, rings)
 
 
 @pytest.mark.parametrize("dims", [1, 2, 3])
