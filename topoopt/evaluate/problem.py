@@ -17,6 +17,7 @@ from topoopt.problem.cluster import Cluster
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.schedule import Schedule
 from topoopt.topology.fabrics import ideal_switch
+from topoopt.topology.finder import Topology
 
 BASELINE_WORK = 5e7
 IDEAL_SWITCH = "ideal-switch"
@@ -43,6 +44,8 @@ class Problem(Generic[F_co]):
         the rest is of that with max-min fair shares of every link. Packet trains lie between:
         every round of an AllReduce sends a whole window at once, and makes the windows of
         transfers small.
+    wiring : Topology, optional
+        How the servers are wired already; they are wired for each parallelization otherwise.
     """
 
     family: F_co
@@ -50,6 +53,7 @@ class Problem(Generic[F_co]):
     options: SearchOptions = field(default_factory=SearchOptions)
     seed: int = 0
     yielding: float = 0.0
+    wiring: Topology | None = None
 
     @cached_property
     def ideal(self) -> Fabric:

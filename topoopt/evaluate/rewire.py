@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Generic
 
 import numpy as np
@@ -93,6 +94,8 @@ class Rewirer(Generic[P]):
     problem : Problem
     most_work : float
         No more wirings are simulated once it has done so much.
+    grids : bool
+        Whether wirings in rows and columns are tried, too.
 
     Attributes
     ----------
@@ -102,8 +105,14 @@ class Rewirer(Generic[P]):
         Wirings with routes that may be faster than what was found, as only a bound is known.
     """
 
-    def __init__(self, problem: Problem[Family[P]], most_work: float = float("inf")) -> None:
-        self.problem, self.most_work = problem, most_work
+    def __init__(
+        self,
+        problem: Problem[Family[P]],
+        most_work: float = float("inf"),
+        *,
+        grids: bool = True,
+    ) -> None:
+        self.problem, self.most_work, self.grids = problem, most_work, grids
         self.family, self.cluster, self.options = problem.family, problem.cluster, problem.options
         servers = self.cluster.servers
         self.tolerance = search_tolerance(servers)
@@ -120,7 +129,7 @@ class Rewirer(Generic[P]):
 
     def fresh(self, most_work: float = float("inf")) -> "Rewirer[P]":
         """Return one like it that has done no work yet, and may do so much."""
-        return Rewirer(self.problem, most_work)
+        return Rewirer(self.problem, most_work, grids=self.grids)
 
     def _scorer(self, fabric: Fabric, tolerance: float = 0.0) -> Scorer[P]:
         return Scorer(self.problem, fabric, tolerance)
@@ -202,23 +211,25 @@ class Rewirer(Generic[P]):
             best.simulated = (wiring_key(known.topology), known.routing)
         # The published search knows no other split either.
         formula_only |= self.options.faithful is not None or (spares and not weighted)
+        traffic = traffic_of(tasks)
+        every = partial(wirings, self.problem, traffic, grids=self.grids)
         if formula_limit < float("inf"):
             first = replace(best, time=formula_limit)
-            self._try(tasks, wirings(self.problem, traffic_of(tasks), True), seen, first)
+            self._try(tasks, every(True), seen, first)
             if first.found is None:
                 return None
             best = first if first.time <= best.time else replace(best, promising=first.promising)
-        self._try(tasks, wirings(self.problem, traffic_of(tasks), formula_only), seen, best)
+        self._try(tasks, every(formula_only), seen, best)
         if best.large and limit == float("inf") and self.options.faithful is None:
             # A matching beside the rings leaves few shortest paths, and so few routes.
-            self._try(tasks, wirings(self.problem, traffic_of(tasks), False), seen, best)
+            self._try(tasks, every(False), seen, best)
         # Where no wiring is faster by what a stage of the search must gain, no more are tried.
         done = self._exhausted(tasks, best)
         if not formula_only and best.promising is not None and not done:
             # Other rings for the split of the fastest so far: all splits would cost as much
             # again, and the best one hardly depends on the rings.
             like = best.promising if best.found is None else best.found[0]
-            improved = other_rings(self.problem, traffic_of(tasks), like.degree_allreduce)
+            improved = other_rings(self.problem, traffic, like.degree_allreduce)
             self._try(tasks, improved, seen, best)
             done = self._exhausted(tasks, best)
         if not formula_only:

@@ -7,6 +7,7 @@ from parallelism.family import Family, P
 from parallelism.taskgraph import Group, TaskGraph, Traffic
 from routing.routes import tabled
 from topoopt.evaluate.drawn import drawn_topologies
+from topoopt.evaluate.grids import grid_topologies
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import CHOSEN_UP_TO
 from topoopt.problem.cluster import Cluster
@@ -103,9 +104,15 @@ def _ported(problem: Problem[Family[P]], traffic: Traffic) -> Traffic:
 
 
 def wirings(
-    problem: Problem[Family[P]], traffic: Traffic, formula_only: bool
+    problem: Problem[Family[P]], traffic: Traffic, formula_only: bool, *, grids: bool = True
 ) -> Iterator[Topology]:
-    """Build topologies with geometric rings, the paper's formula first."""
+    """Build topologies with geometric rings, the paper's formula first; or take what is wired.
+
+    ``grids`` says whether rows and columns are among them (`topoopt.evaluate.grids`).
+    """
+    if problem.wiring is not None:
+        yield problem.wiring
+        return
     cluster, options = problem.cluster, problem.options
     whole, traffic = traffic, _ported(problem, traffic)
     first = built(cluster, traffic, None, like=options.faithful)
@@ -141,6 +148,8 @@ def wirings(
     if not problem.family.enumerated:
         if wires_both_ways:
             yield from _exchanging(cluster, traffic)
+        if grids and traffic.transfer_sent() > 0:
+            yield from grid_topologies(cluster)
     else:
         yield from exchange_wirings(traffic, cluster)
         yield from cycle_wirings(cluster)
@@ -171,7 +180,7 @@ def _by_group(traffic: Traffic) -> Group:
 
 def one_way(problem: Problem[Family[P]]) -> Iterator[Topology]:
     """Build topologies of few servers whose cables all go one way round, for layouts."""
-    if problem.family.enumerated:
+    if problem.family.enumerated and problem.wiring is None:
         yield from one_way_wirings(problem.cluster)
 
 
@@ -195,6 +204,8 @@ def trunked(cluster: Cluster, traffic: Traffic) -> Topology:
 
 def other_rings(problem: Problem[Family[P]], traffic: Traffic, split: int) -> Iterator[Topology]:
     """Build topologies with other rings that can matter for this traffic."""
+    if problem.wiring is not None:
+        return
     cluster, tried = problem.cluster, problem.options.improvements
     traffic = _ported(problem, traffic)
     moves = traffic.transfer_sent() > 0

@@ -29,11 +29,14 @@ def fewer_servers(search: Search) -> int | None:
 
     On the most, up to 16, that divide all of them, more than a server has ports. There is none for
     16 servers or fewer; none for more than 64, where the presets gained nothing for up to half as
-    much time again; and none for methods that are there to be compared with.
+    much time again; none for methods that are there to be compared with, nor for servers that are
+    wired already.
     """
     servers, degree = search.cluster.servers, search.cluster.degree
     if not _MOST < servers <= _UP_TO or search.options.searched != "joint":
         return None
+    if search.problem.wiring is not None:
+        return None  # part of a wiring is another
     return max((n for n in range(degree + 1, _MOST + 1) if servers % n == 0), default=None)
 
 

@@ -28,6 +28,7 @@ from parallelism.strategy import Strategy
 from topoopt.base.side_by_side import in_twos
 from topoopt.bounds.everything import wirings_of
 from topoopt.bounds.space_terms import trade_off
+from topoopt.evaluate.grids import is_grid
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.scoring import MADE_WORK, Scorer
 from topoopt.problem.routing import Routing
@@ -60,6 +61,8 @@ _NEAR = 1.35
 _MUCH_FASTER = 1.1
 NEARLY = 1.01
 """Near times, off by about 0.1 %, do for what takes so many times as long as the best."""
+# Best pairs on grids whose strategies are wired otherwise, too.
+_TWICE = 2
 # Places at which streams on halves begin and end where scores are costly.
 _FEW_CUTS, _FEW_FROM = 4, 32
 # The same of widening branches; how many of them are wired, and how many of both are searched.
@@ -371,6 +374,24 @@ def _weighed(
     return pairs
 
 
+def _off_grids(search: Search, result: SearchResult, pairs: list[Pair]) -> list[Pair]:
+    """Wire the strategies of the best pairs otherwise, too, where these are on grids.
+
+    How much transfers yield differs between the two kinds of wirings, and no score knows it of
+    both; so chains begin on either, and packet trains choose.
+    """
+    best = sorted(pairs, key=lambda pair: pair.time)[:_TWICE]
+    rewirer = search.rewirer(grids=False)
+    found = []
+    for pair in best:
+        if is_grid(pair.topology, search.cluster):
+            other = rewirer.wire(pair.strategy, "search", limit=_NEAR * pair.time)
+            if other is not None:
+                found.append(other)
+    result.work += rewirer.work
+    return found
+
+
 def _wired(
     search: Search, state: SearchState, first: _Timed, candidates: _Timed, widened: _Timed,
     pairs: list[Pair],
@@ -432,6 +453,8 @@ def _wired(
             break
     late.sort(key=lambda pair: pair.time)
     found += late[:chains]
+    if search.moves_by_packets:
+        found += _off_grids(search, result, found)
     search.keep(result, found + late)
     found.sort(key=lambda pair: pair.time)
     if search.threaded:

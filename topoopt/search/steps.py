@@ -291,9 +291,9 @@ class Search:
             return False
         return self.least is not None and time <= (1.0 + gain) * self.least.seconds
 
-    def rewirer(self) -> Rewirer:
+    def rewirer(self, *, grids: bool = True) -> Rewirer:
         """Return what builds topologies for strategies, by the score of the rounds."""
-        return Rewirer(self.sought)
+        return Rewirer(self.sought, grids=grids)
 
     def scorer(self, fabric: Fabric) -> Scorer:
         """Return what scores strategies on a fabric exactly; on many servers near enough."""
