@@ -17,7 +17,7 @@ from codesign_base import InputError
 from codesign_base.paths import exists, is_file, names_model_file
 from topoopt.cli import common
 from topoopt.cli.given import LISTS
-from topoopt.cli.plan_options import CLUSTER, JOB, SEARCH, SPENDING
+from topoopt.cli.plan_options import CLUSTER, JOB, SEARCH, SPENDING, WIRED
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _UNITS = {"bandwidth": ("a speed", "Gbps", 100), "latency": ("a time", "us", 1)}
 _READ = f"{__name__}.read"
 
-QUESTION = {**CLUSTER, **SPENDING, **JOB, **SEARCH}
+QUESTION = {**CLUSTER, **WIRED, **SPENDING, **JOB, **SEARCH}
 """The options that a job file may hold: all that a plan depends on."""
 
 
@@ -70,7 +70,7 @@ def read_job_file(context: typer.Context, model: str) -> str:
     context.meta[_READ] = path
     names = _names(context)
     values = _checked(data, names, where)
-    for name in ("profile", "prices"):
+    for name in ("profile", "prices", "wiring"):
         if values.get(name) is not None:
             values[name] = str(path.parent / values[name])
     context.default_map = {names[key]: value for key, value in values.items() if key != "model"}

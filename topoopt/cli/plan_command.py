@@ -14,7 +14,7 @@ from topoopt.base.option_groups import takes
 from topoopt.cli import common
 from topoopt.cli.given import make_cluster, make_job, make_options, plans_layouts
 from topoopt.cli.job_file import job_file_of, job_file_text, read_job_file
-from topoopt.cli.plan_options import CLUSTER, JOB, SEARCH, SPENDING
+from topoopt.cli.plan_options import CLUSTER, JOB, SEARCH, SPENDING, WIRED
 
 if TYPE_CHECKING:
     from topoopt.plan.plan import Plan
@@ -24,7 +24,7 @@ _OUTPUT = "Files"
 _PAGES = (".html", ".htm", ".svg", ".png", ".pdf")
 
 
-@takes(CLUSTER, SPENDING, JOB, SEARCH)
+@takes(CLUSTER, WIRED, SPENDING, JOB, SEARCH)
 def plan_command(
     context: typer.Context,
     model: Annotated[
@@ -85,13 +85,18 @@ def plan_command(
             f"output {output} is to be a plan, which is JSON; give a name that ends in .json, of "
             "which topoopt report makes a page or picture"
         )
-    inputs = [model, job_file_of(context), given["profile"], given["prices"]]
+    files = (given[name] for name in ("profile", "prices", "wiring"))
+    inputs = [model, job_file_of(context), *files]
     common.check_outputs(output, save_traffic, save_network, checkpoint, save_job, inputs=inputs)
     job = make_job(context, model, given)
     if given["restarts"] == 1:
         asked = ("engine",) if given["workers"] == 1 else ("workers", "engine")
         common.refuse_given(
             context, asked, "there is one search only; give --restarts, the number of searches"
+        )
+    if given["wiring"] is not None:
+        common.refuse_given(
+            context, SPENDING, "the servers are wired already (--wiring); leave out one of them"
         )
     options = make_options(given)
     cluster, seed = make_cluster(given), given["seed"]
@@ -126,6 +131,7 @@ def plan_command(
             options,
             seed=seed,
             prices=table,
+            wiring=given["wiring"],
             checkpoint=checkpoint,
             progress=progress,
         )

@@ -37,6 +37,15 @@ CLUSTER: Options = {
 }
 """The cluster that a plan is sought for."""
 
+WIRED: Options = {
+    "wiring": option(
+        Path | None, None,
+        "How the servers are wired already (network file or plan): plan for that, and no other.",
+        show_default="wired for the plan",
+    ),
+}  # fmt: skip
+"""The wires that are there."""
+
 SPENDING: Options = {
     "objective": option(str, "time", "time, or cost-time: cost times time of a sample."),
     "max_cost": option(

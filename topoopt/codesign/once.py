@@ -99,7 +99,7 @@ def optimize_once(
     table = default_prices() if asked.prices is None else asked.prices
     family = asked.job.family(cluster.servers)
     chosen = baseline_fabrics(asked.baselines, cluster, table, seed, options.reconfiguration)
-    problem: Problem[Any] = Problem(family, cluster, options, seed)
+    problem: Problem[Any] = Problem(family, cluster, options, seed, wiring=asked.wiring)
     layouts = isinstance(family, LayoutFamily)
     with (
         interrupts_between_steps(progress, everywhere=layouts) as report,
@@ -120,7 +120,7 @@ def optimize_once(
             if options.scheduling == "plain" and not stopped:
                 before = result.best, packets, scheduled, compared
                 try:
-                    expander = "expander" in asked.baselines
+                    expander = "expander" in asked.baselines and asked.wiring is None
                     better = faster_of_others(comparison, packets, expander)
                     if better is not None:
                         result.best, packets = better
@@ -270,8 +270,8 @@ def _assemble(
     routes = recorded_routes(pair.fabric, tasks, named=routing in NAMED)
     # Rings over some servers may have been wired for what these exchange.
     reduced = {*traffic.groups, tuple(range(cluster.servers))}
-    wired = topology.rings if topology else ()
-    rings = ring_records(ring for ring in wired if ring.group in reduced)
+    wired, given = topology.rings if topology else (), problem.wiring is not None
+    rings = ring_records(ring for ring in wired if given or ring.group in reduced)
     links = link_records(network, rings)
     split = degree_split(links, 0 if alone else cluster.degree)
     jitter = None if packets is None else packets.jitter
@@ -330,6 +330,7 @@ def _assemble(
             counts=result.counts | counted,
             interrupted=result.interrupted,
             converged=result.converged,
+            wiring="given" if given else "free",
         ),
         fabric_model=FABRIC_MODEL,
         packet_model=None if jitter is None else PACKET_MODEL,

@@ -9,6 +9,7 @@ from topoopt.problem.cluster import Cluster
 from topoopt.problem.job import Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable
+from topoopt.topology.finder import Topology
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class PlanQuestion:
         What the plan is compared with.
     prices : PriceTable or None
         None: the default prices.
+    wiring : Topology, optional
+        How the servers are wired already.
     """
 
     job: Job
@@ -33,12 +36,13 @@ class PlanQuestion:
     seed: int
     baselines: tuple[str | BaselineFabric, ...]
     prices: PriceTable | None
+    wiring: Topology | None = None
 
     def record(self) -> dict[str, Any]:
         """Return the question as data that JSON can hold, if all baselines are names."""
         return question_of(
             self.job, self.options, self.seed, self.prices, cluster=numbers_of(self.cluster),
-            baselines=list(self.baselines),
+            baselines=list(self.baselines), wiring=_cables_of(self.wiring),
         )  # fmt: skip
 
 
@@ -72,6 +76,15 @@ def question_of(
         "code": package_hash(),
         **more,
     }
+
+
+def _cables_of(wiring: Topology | None) -> Any:
+    """Return the cables from server to server, and the rings, of what is wired already."""
+    if wiring is None:
+        return None
+    network = wiring.network
+    links = (network.source.tolist(), network.target.tolist(), network.multiplicity.tolist())
+    return [links, [ring.members for ring in wiring.rings]]
 
 
 def numbers_of(cluster: Cluster) -> list[float | str]:

@@ -5,9 +5,11 @@ from pathlib import Path
 
 from codesign_base import InputError
 from codesign_base.arguments import check_called, check_kind, check_path, several
+from routing.network import Network
 from topoopt.base.progress import ProgressCallback
 from topoopt.baselines.baseline import BaselineFabric
 from topoopt.baselines.baselines import usual_baselines
+from topoopt.codesign.given_wiring import given_wiring
 from topoopt.codesign.once import optimize_once
 from topoopt.codesign.question import PlanQuestion
 from topoopt.codesign.restarts import co_optimize_with_restarts
@@ -27,6 +29,7 @@ def co_optimize(
     seed: int = 0,
     baselines: Iterable[str | BaselineFabric] | None = None,
     prices: PriceTable | None = None,
+    wiring: str | Path | Network | None = None,
     checkpoint: str | Path | None = None,
     progress: ProgressCallback | None = None,
 ) -> Plan:
@@ -54,6 +57,9 @@ def co_optimize(
         check their times). By default `topoopt.baselines.baselines.usual_baselines`.
     prices : PriceTable, optional
         Component prices; the default table otherwise.
+    wiring : path or Network, optional
+        How the servers are wired already: a network file, the file of a plan, or a network. Then
+        parallelization and routing are sought for it, and no other wiring.
     checkpoint : path, optional
         Operators: a file that keeps finished searches, and those under way beside it; see
         `topoopt.codesign.restarts.co_optimize_with_restarts`.
@@ -70,7 +76,8 @@ def co_optimize(
     InputError
         If an argument is out of range, or says nothing for such a job.
     InfeasibleError
-        If the model does not fit in memory, or the degree cannot connect the servers.
+        If the model does not fit in memory, or the degree or the wiring does not connect the
+        servers.
 
     Examples
     --------
@@ -103,7 +110,13 @@ def co_optimize(
     given = several("baselines", baselines, names)
     for name in given:
         check_kind("one of baselines", name, str | BaselineFabric, names)
-    asked = PlanQuestion(job, cluster, options, seed, given, prices)
+    wired = None if wiring is None else given_wiring(wiring, cluster, seed)
+    if wired is not None and options.faithful is not None:
+        raise InputError(
+            f"faithful is {options.faithful!r}, which wires servers as published, but they are "
+            "wired already; leave out one of faithful and wiring"
+        )
+    asked = PlanQuestion(job, cluster, options, seed, given, prices, wired)
     alone = (options.restarts, options.workers, options.engine, checkpoint) == (1, 1, "local", None)
     if not alone:
         return co_optimize_with_restarts(asked, checkpoint=checkpoint, progress=progress)

@@ -27,6 +27,7 @@ from topoopt.problem.cluster import Cluster
 from topoopt.problem.routing import Routing
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import bandwidth_text, time_text
+from topoopt.topology.finder import Topology
 from topoopt.topology.wiring import ring_orders
 
 
@@ -200,7 +201,11 @@ def rebuild(plan: Plan) -> Rebuilt:
 
 def problem_of(plan: Plan, rebuilt: Rebuilt) -> Problem[Any]:
     """Return what a plan was sought for: its job and cluster, with the options and the seed."""
-    return Problem(rebuilt.family, rebuilt.cluster, plan.search.options, plan.seed)
+    wiring = None
+    if plan.search.wiring == "given":
+        rings = tuple(ring.wired for ring in plan.rings)
+        wiring = Topology.wired(rebuilt.fabric.network, rebuilt.cluster, rings)
+    return Problem(rebuilt.family, rebuilt.cluster, plan.search.options, plan.seed, wiring=wiring)
 
 
 def rebuild_schedule(record: ScheduleRecord) -> Schedule:

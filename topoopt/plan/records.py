@@ -35,7 +35,8 @@ class SearchRecord:
     single search is the steps that it made, which reproduce it. ``steps`` is what was proposed, or
     simulated of layouts, and ``counts`` what else was looked at (``candidates``: plans of which
     packet trains chose this one); ``restart`` is the place of this
-    search among several, and ``first_seed`` the seed of the first of them.
+    search among several, and ``first_seed`` the seed of the first of them; ``wiring`` says whether
+    the servers could be wired anew or were wired already.
     """
 
     options: SearchOptions
@@ -46,6 +47,7 @@ class SearchRecord:
     converged: bool
     restart: Count = 0
     first_seed: Count | None = None
+    wiring: Literal["free", "given"] = "free"
 
 
 @checked(frozen=True, config=STRICT)
