@@ -233,8 +233,7 @@ class RooflineModel:
         """Return the time of one part; see `ComputeModel`."""
         op = graph.operators[index]
         accelerator = self.server.accelerator
-        precision = self.precision or default_precision(graph.element_bytes)
-        rate = accelerator.peak_flops(precision) * self.efficiency
+        rate = self._peak(graph.element_bytes) * self.efficiency
         bandwidth = accelerator.memory_bandwidth * self.memory_efficiency
         samples = batch / (sample * self.server.gpus)
         share = traffic_share(op, graph.element_bytes, parameter, mode)
@@ -250,6 +249,21 @@ class RooflineModel:
             backward=seconds(op.backward_flops, op.backward_bytes, 2),
             update=3.0 * weights / bandwidth + self.launch_overhead if weights else 0.0,
         )
+
+    def _peak(self, element_bytes: int) -> float:
+        accelerator = self.server.accelerator
+        if self.precision is not None:
+            return accelerator.peak_flops(self.precision)
+        precision = default_precision(element_bytes)
+        try:
+            return accelerator.peak_flops(precision)
+        except InputError as error:
+            # Of precisions nobody was asked: the model's elements and the device say which it is.
+            raise InputError(
+                f"accelerator {accelerator.name!r} has no {precision} peak, in which elements of "
+                f"{element_bytes} bytes are multiplied; choose another accelerator, or a model "
+                "with element_bytes 2"
+            ) from error
 
     @property
     def notes(self) -> tuple[str, ...]:

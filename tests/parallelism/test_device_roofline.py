@@ -115,6 +115,19 @@ def test_precision_follows_element_width() -> None:
     assert named.operator_time(half, index, 16384, 1, 1, Mode.OUTPUT).forward == times[1]
 
 
+def test_a_device_without_the_precision_of_the_elements_says_what_to_choose() -> None:
+    tpu = RooflineModel(Server(accelerator=get_accelerator("tpu-v5p")))
+    wanted = (
+        "accelerator 'tpu-v5p' has no fp32 peak, in which elements of 4 bytes are multiplied; "
+        "choose another accelerator, or a model with element_bytes 2"
+    )
+    with pytest.raises(InputError) as refused:
+        tpu.operator_time(get_model("candle-16"), 0, 16384, 1, 1, Mode.OUTPUT)
+    assert str(refused.value) == wanted
+    half = get_model("candle-16", element_bytes=2)
+    assert tpu.operator_time(half, half.index("dense_1"), 16384, 1, 1, Mode.OUTPUT).forward > 0
+
+
 def test_provenance() -> None:
     model = RooflineModel(precision="fp32")
     assert model.describe()["accelerator"] == "a100-80gb"

@@ -106,6 +106,7 @@ def baseline_fabric(
             )
         bandwidth = equal_cost_fat_tree_bandwidth(target, n, prices, oversubscription=ratio)
         real: Callable[[], Fabric] | None = None
+        unmerged: Network | None = None
         even = ""
         if n > MERGED_UP_TO:
             network, routes, even = _large_fat_tree(n, bandwidth, latency, ratio)
@@ -113,8 +114,9 @@ def baseline_fabric(
             real = partial(_fat_tree, name, n, bandwidth, latency, ratio)
             whole = real()
             network, routes = merge_equivalent_links(whole.network, whole.routes)[:2]
+            unmerged = whole.network
         return BaselineFabric(
-            Fabric(name, network, routes, {}),
+            Fabric(name, network, routes, {}, unmerged=unmerged),
             fat_tree_cost(n, bandwidth, prices, oversubscription=ratio),
             bandwidth,
             f"k-ary Fat-tree{', 2:1 at the ToR,' if ratio == 2 else ''} of the same cost{even}",

@@ -87,9 +87,11 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Ba
     rings: dict[tuple[int, ...], Rings] = {}
     fabric: Fabric | GpuPorts
     whole_network, real = sized, None
+    unmerged: Network | None = None
     if sized.switches:
         forwarding = built.forwarders > 0
         real = partial(Fabric, name, sized, routes, rings, forwarding=forwarding)
+        unmerged = whole_network
         sized, routes, _ = merge_equivalent_links(sized, routes)
         how = "AllReduces on one ring by number"
         if forwarding:
@@ -105,7 +107,7 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Ba
         note += (
             "; fixed cables" if entry.layer == NO_LAYER else "; ports joined by optical switches"
         )
-    fabric = Fabric(name, sized, routes, rings, forwarding=built.forwarders > 0)
+    fabric = Fabric(name, sized, routes, rings, forwarding=built.forwarders > 0, unmerged=unmerged)
     if entry.owner == GPUS:
         fabric, real = GpuPorts(name, whole_network, fabric), None
         note += "; ports belong to GPUs"

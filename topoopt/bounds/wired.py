@@ -62,7 +62,7 @@ class _Wired(NamedTuple):
 
 
 def _wired(fabric: Fabric, tasks: TaskGraph) -> _Wired:
-    network = fabric.network
+    network = fabric.wired
     hosts = network.hosts
     out, into = network.out_rate()[:hosts], network.in_rate()[:hosts]
     distance = np.maximum(hop_distances(network)[:hosts, :hosts], 0)
@@ -269,7 +269,7 @@ def routed_least(fabric: Fabric, tasks: TaskGraph, orders: Orders) -> Least:
     -------
     Least
     """
-    network = fabric.network
+    network = fabric.wired
     length = alone_seconds(orders, fabric, tasks)
     through = np.zeros(tasks.tasks)
     if transfer_ports(tasks):

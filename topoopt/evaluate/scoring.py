@@ -134,7 +134,7 @@ class Scorer(Generic[P]):
         if spares and isinstance(self.fabric, Fabric):
             load = self.problem.port_load(strategy)
             self.work += _BOUND_WORK * load.tasks
-            net, hosts = self.fabric.network, load.sent.size
+            net, hosts = self.fabric.wired, load.sent.size
             bound = sent_seconds(load.sent, net.out_rate()[:hosts], net.in_rate()[:hosts])
             if bound > limit:
                 return bound

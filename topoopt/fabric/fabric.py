@@ -84,6 +84,8 @@ class Fabric:
     forwarding : bool
         Whether servers forward although there are switches, by nodes of their own: rings are then
         chosen as where there are none.
+    unmerged : Network, optional
+        The network with all its links, where ``network`` has some that stand for others.
 
     Attributes
     ----------
@@ -104,6 +106,7 @@ class Fabric:
     ring_routes: Routes | None = None
     transport: Transport = PACKETS
     forwarding: bool = False
+    unmerged: Network | None = None
     rows: RouteRows = field(init=False, repr=False)
     _edges: RouteRows = field(init=False, repr=False)
     _groups: dict[Group, GroupRow] = field(init=False, repr=False)
@@ -150,6 +153,11 @@ class Fabric:
     def __reduce__(self) -> tuple[type["Fabric"], tuple[Any, ...]]:
         """Pickle what it was made of; the tables are made again."""
         return Fabric, tuple(getattr(self, each.name) for each in fields(self) if each.init)
+
+    @property
+    def wired(self) -> Network:
+        """The network with all its links, whose rates and distances are those of its servers."""
+        return self.network if self.unmerged is None else self.unmerged
 
     @property
     def edge_routes(self) -> Routes:

@@ -51,19 +51,29 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
         if pair is None:
             raise InputError(f"named_strategies_s: {name} cannot be wired")
         require_same(f"named_strategies_s of {name}", stored, pair.time, SIMULATED)
-        # The methods that exist for comparison do not go back to where they started, and packet
-        # trains may prefer what is slower in the fluid model. Buckets of the plan are filled in
-        # another order than those of the starts, which may be slower, too.
+        # The methods that exist for comparison do not go back to where they started. Buckets of
+        # the plan are filled in another order than those of the starts, which may be slower, too.
         compared = SEARCHES[plan.search.options.searched].compared
         if (
             not compared
-            and plan.search.options.confirm != "packet"
+            and not _chosen_by_packets(plan)
             and plan.search.options.schedule != "fused"
             and plan.iteration_time_s > pair.time * (1 + (near or SIMULATED))
         ):
             raise InputError(f"the plan is slower than the starting strategy {name}")
     if not plan.search.interrupted:
         _check_left_out(plan, family, named, rewirer, search_for(problem))
+
+
+def _chosen_by_packets(plan: Plan) -> bool:
+    """Whether packet trains may have preferred what is slower in the fluid model.
+
+    They do among what a search found if that is asked, and whenever a plan has a packet time
+    between it and what was found for other fabrics (`topoopt.codesign.from_others`).
+    """
+    options = plan.search.options
+    others = options.schedule == "plain" and options.faithful is None and bool(plan.baselines)
+    return options.confirm == "packet" or (others and plan.packet_time_s is not None)
 
 
 def _check_left_out(

@@ -142,7 +142,7 @@ def for_fabric(
     family = problem.family
     if not isinstance(fabric, Fabric) or family.servers == 1:
         return []
-    rate = _rate(fabric.network)
+    rate = _rate(fabric.wired)
     if rate >= _AS_FAST * wirings_of(family, problem.cluster).port_rate:
         return []
     kinds = set[tuple[object, ...]]()

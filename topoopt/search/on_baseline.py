@@ -295,7 +295,7 @@ def _score_again(
     fastest = score.fastest_of(soon, 0 if problem.spares else problem.family.servers)
     for load, strategy in later:
         assert isinstance(fabric, Fabric)
-        net, hosts = fabric.network, load.sent.size
+        net, hosts = fabric.wired, load.sent.size
         least = sent_seconds(load.sent, net.out_rate()[:hosts], net.in_rate()[:hosts])
         if least > _NEAR * fastest:
             continue

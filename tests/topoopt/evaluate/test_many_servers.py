@@ -14,6 +14,7 @@ from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import traffic_of
 from routing import routes as routes_module
+from topoopt.baselines.baselines import baseline_fabric
 from topoopt.bounds import wired
 from topoopt.evaluate import problem as problem_module
 from topoopt.evaluate import scheduling, scoring
@@ -29,6 +30,7 @@ from topoopt.fabric.loads import link_bytes
 from topoopt.fabric.orders import alone_seconds, task_orders
 from topoopt.fabric.simulation import score
 from topoopt.plan.rebuild import rebuild
+from topoopt.problem.prices import default_prices
 from topoopt.search.methods import search_for
 from topoopt.search.population import seeds
 from topoopt.studies.setting import setting
@@ -82,6 +84,18 @@ def test_scores_below_the_limit_are_those_of_few_servers(many) -> None:
         time = score(pair.fabric, GIVEN.family.build(strategy))
         assert Scorer(problem, pair.fabric)(strategy, 2.0 * time) == pytest.approx(time, rel=1e-12)
         assert Scorer(problem, pair.fabric)(strategy, 0.5 * time) > 0.5 * time
+
+
+@pytest.mark.parametrize("name", ["rail", "rail-only", "leaf-spine:group=1:oversubscription=3"])
+def test_bounds_on_fabrics_with_merged_links_are_of_all_their_links(many, name) -> None:
+    """One rail stands for all of them there, and a spine's link for that of a server alone."""
+    base = baseline_fabric(name, CLUSTER, default_prices(), 0)
+    problem = GIVEN.problem()
+    for strategy in GIVEN.strategies().values():
+        tasks = GIVEN.family.build(strategy)
+        time = score(base.fabric, tasks)
+        assert Scorer(problem, base.fabric)(strategy, 1.01 * time) == pytest.approx(time, rel=1e-12)
+        assert wired.topology_bound(base.fabric, tasks).seconds <= time
 
 
 def test_plans_of_many_servers_are_verified(many, monkeypatch) -> None:

@@ -204,3 +204,29 @@ def test_starts_that_could_not_be_faster_by_as_much_as_counts_are_left_out() -> 
     usual = {k: v for k, v in plan.named_strategies_s.items() if k != "data-parallel"}
     (failure,) = to.verify_plan(replace(plan, named_strategies_s=usual)).failures
     assert failure == "starts: named_strategies_s lacks data-parallel"
+
+
+MIXED = """
+name: mixed
+batch_per_gpu: 32
+inputs: {x: [64]}
+operators:
+- {name: many, kind: embedding, rows: 100000, dim: 64}
+- {name: few, kind: embedding, rows: 1000, dim: 64}
+- {name: dense, kind: dense, inputs: [x], out_features: 64}
+- {name: all, kind: concat, inputs: [many, few, dense]}
+- {name: top, kind: dense, inputs: [all], out_features: 256}
+"""
+
+
+def test_packet_trains_may_prefer_an_expander_whose_flows_are_slower_than_a_start(tmp_path) -> None:
+    """A plan of few servers has a packet time, by which it takes over the expander's wiring."""
+    (tmp_path / "mixed.yaml").write_text(MIXED)
+    job = to.Job(to.load_model(tmp_path / "mixed.yaml"))
+    options = to.SearchOptions(steps=5, method="alternating")
+    plan = to.co_optimize(job, to.Cluster(4, 3, "10Gbps"), options)
+    starts = [seconds for seconds in plan.named_strategies_s.values() if seconds is not None]
+    assert plan.search.options.confirm == "none" and plan.iteration_time_s > min(starts)
+    assert to.verify_plan(plan).ok
+    alone = to.co_optimize(job, to.Cluster(4, 3, "10Gbps"), options, baselines=())
+    assert alone.iteration_time_s <= min(starts)

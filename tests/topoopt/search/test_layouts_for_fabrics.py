@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+from small_plans import planned, small_layout_job
 
 import topoopt as to
 from parallelism.transformers.choices import Choices
@@ -73,6 +74,16 @@ def test_they_have_the_least_estimates_and_differ(search, candidates):
 def test_none_are_chosen_for_ports_as_fast_as_the_ideal_switch(search, candidates):
     (base,) = bases("ideal-switch")
     assert further_layouts.for_fabric(search.problem, candidates, base.fabric) == []
+
+
+def test_rates_are_those_of_all_links_where_some_stand_for_others():
+    """Of two servers a 2:1 Fat-tree keeps the links above racks, rails keep one of all."""
+    small = to.Cluster(2, 4, "50Gbps")
+    for name, ports in (("oversubscribed-fat-tree", 1), ("rail", 4), ("rail-only", 4)):
+        (base,) = baseline_fabrics((name,), small, default_prices(), 0)
+        assert further_layouts._rate(base.fabric.wired) == pytest.approx(ports * base.bandwidth)
+    plan = planned(small_layout_job(), small, simulated=4, baselines=("oversubscribed-fat-tree",))
+    assert to.verify_plan(plan).ok
 
 
 def network_of(graph, hosts):
