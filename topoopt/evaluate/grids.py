@@ -1,4 +1,4 @@
-"""Wirings in rows and columns: rings over neighbouring servers, and rings across these.
+"""Wirings in rows and columns: rings or meshes of neighbouring servers, and others across these.
 
 What is split over small groups of neighbours keeps its transfers inside rows of two or three hops,
 and AllReduces of all servers still have rings that use up every cable.
@@ -24,7 +24,7 @@ _ALL_UP_TO, _SHORT = 32, 8
 
 @lru_cache(maxsize=16)
 def grid_topologies(cluster: Cluster) -> tuple[Topology, ...]:
-    """Return the wirings of a cluster as rings over its rows and columns.
+    """Return the wirings of a cluster as rings, or full meshes, over its rows and columns.
 
     Parameters
     ----------
@@ -36,21 +36,25 @@ def grid_topologies(cluster: Cluster) -> tuple[Topology, ...]:
         For every length of rows, up to 8 on more than 32 servers, with rings of all servers where
         such share no cable. Rows and columns have half the ports each, or a few more than half for
         rings that go both ways; of an odd number of directed ports one ring goes one way. None for
-        more than 128 servers, nor for an odd number of bidirectional ports.
+        more than 128 servers, nor where bidirectional ports are left over.
     """
     servers, degree = cluster.servers, cluster.degree
-    both_ways = cluster.port_model is PortModel.BIDIRECTIONAL
-    inside = max((degree + 1) // 4 * 2, 2 if both_ways else 1)
-    if servers > _UP_TO or inside >= degree or (both_ways and degree % 2):
+    if servers > _UP_TO:
         return ()
+    even = (degree + 1) // 4 * 2
+    shares = sorted({degree // 2, degree - degree // 2, even, degree - even} - {0, degree})
     most = servers // _LEAST if servers <= _ALL_UP_TO else _SHORT
     found = []
     for columns in range(_LEAST, most + 1):
-        if servers % columns == 0:
-            for ports in dict.fromkeys((inside, degree - inside)):
-                cables = _rings_of(servers, columns, 1, ports)
-                cables += _rings_of(servers, servers // columns, columns, degree - ports)
-                found.append(_wired(cables, cluster))
+        if servers % columns:
+            continue
+        for ports in shares:
+            inside = _joined(servers, columns, 1, ports, cluster.port_model)
+            across = _joined(
+                servers, servers // columns, columns, degree - ports, cluster.port_model
+            )
+            if inside is not None and across is not None:
+                found.append(_wired(inside + across, cluster))
     return tuple(found)
 
 
@@ -59,13 +63,22 @@ def is_grid(topology: Topology | None, cluster: Cluster) -> bool:
     return any(topology is grid for grid in grid_topologies(cluster))
 
 
-def _rings_of(servers: int, size: int, apart: int, ports: int) -> Ints:
-    """Return cables of rings over so many servers that are so far apart each, both ways in turn."""
-    cables = np.zeros((servers, servers), dtype=np.int64)
+def _joined(servers: int, size: int, apart: int, ports: int, model: PortModel) -> Ints | None:
+    """Return cables that join so many servers, so far apart each, on so many ports of each.
+
+    Full meshes where these take all ports, else rings both ways in turn; None if that leaves a
+    bidirectional port over.
+    """
     grid = np.arange(servers).reshape(-1, size, apart)
-    following = np.roll(grid, -1, axis=1)
-    cables[grid.ravel(), following.ravel()] += (ports + 1) // 2
-    cables[following.ravel(), grid.ravel()] += ports // 2
+    if ports % (size - 1) == 0:
+        steps = [*range(1, size)] * (ports // (size - 1))
+    elif ports % 2 and model is PortModel.BIDIRECTIONAL:
+        return None
+    else:
+        steps = [1] * ((ports + 1) // 2) + [size - 1] * (ports // 2)
+    cables = np.zeros((servers, servers), dtype=np.int64)
+    for step in steps:
+        cables[grid.ravel(), np.roll(grid, -step, axis=1).ravel()] += 1
     return cables
 
 
