@@ -103,11 +103,12 @@ def ring_word(plan: Plan) -> str:
 
 
 def cables_text(plan: Plan) -> str:
-    """Return how many cables a wiring has, and of which kind."""
+    """Return how many cables a wiring has, of which kind, and whether they were there."""
     cables = sum(link.cables for link in plan.links)
+    given = " as given" * (plan.search.wiring == "given")
     if plan.cluster.ports == "bidirectional":
-        return counted(cables // 2, "two-way cable")
-    return counted(cables, "one-way cable")
+        return counted(cables // 2, "two-way cable") + given
+    return counted(cables, "one-way cable") + given
 
 
 def memory_text(plan: Plan) -> str:
