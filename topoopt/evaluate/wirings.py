@@ -148,11 +148,11 @@ def wirings(
     if not problem.family.enumerated:
         if wires_both_ways:
             yield from _exchanging(cluster, traffic)
-        if grids and traffic.transfer_sent() > 0:
-            yield from grid_topologies(cluster)
     else:
         yield from exchange_wirings(traffic, cluster)
         yield from cycle_wirings(cluster)
+    if grids and traffic.transfer_sent() > 0:
+        yield from grid_topologies(cluster)
     # Nor is it slower than on the wiring that the paper describes.
     yield built(cluster, whole, None, like="paper")
 

@@ -185,7 +185,8 @@ class LayoutSearch:
         for several in self._in_stages(chosen, always, found, pairs):
             interrupted = self._simulate(several, report)
             ordered = by_hops(self.second, self.placed, self.cluster.servers)
-            rewirer = Rewirer(self.problem)
+            # What these could join meshes of groups that exchange do: no plan was faster on them.
+            rewirer = Rewirer(self.problem, grids=False)
             for one, little in self._worth_wiring(ordered, tried, pairs, rewirer):
                 if pairs and interrupted:
                     break
