@@ -27,17 +27,23 @@ def whole_rings(network: Network, routes: Routes, seed: int = 0) -> tuple[Rings,
         Hamiltonian cycles that share no cable, where they end an AllReduce no later than what
         `default_rings` chooses; else those.
     disjoint : bool
-        Whether they are such cycles.
+        Whether they go over cables that they do not share.
     """
     usual = default_rings(network, routes, tuple(range(network.hosts)))
     cables = np.zeros((network.hosts, network.hosts), dtype=np.int64)
     cables[network.source, network.target] = network.multiplicity
-    cycles = disjoint_cycles(cables, seed)
-    if len(cycles) < cables.sum(axis=1).min():
-        cycles = max(cycles, cycles_of_regular(cables, seed), key=len)
+    # Where every link has as many cables beside each other, so can rings be.
+    beside = int(np.gcd.reduce(network.multiplicity))
+    single = cables // max(beside, 1)
+    cycles = disjoint_cycles(single, seed)
+    if len(cycles) < single.sum(axis=1).min():
+        cycles = max(cycles, cycles_of_regular(single, seed), key=len)
+    cycles *= beside
     if cycles and _alone(network, routes, cycles) <= _alone(network, routes, usual):
         return cycles, True
-    return usual, False
+    used = np.zeros_like(cables)
+    np.add.at(used, (np.array(usual), np.roll(np.array(usual), -1, axis=1)), 1)
+    return usual, bool((used <= cables).all())
 
 
 def wired_rings(network: Network, routes: Routes, seed: int = 0) -> tuple[Ring, ...]:
