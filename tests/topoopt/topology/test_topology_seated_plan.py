@@ -36,7 +36,7 @@ def test_a_seated_plan_verifies(
         order = np.random.default_rng(len(group)).permutation(group).tolist()
         return tuple(order)
 
-    def only_seated(problem: Problem, traffic, formula_only: bool):
+    def only_seated(problem: Problem, traffic, formula_only: bool, *, grids: bool):
         yield find_topology(
             traffic, problem.cluster.degree, problem.cluster.port_rate, placement=True,
             latency=problem.cluster.hop_latency, ports=problem.cluster.port_model,
@@ -67,7 +67,7 @@ def test_a_seated_plan_verifies(
 def test_a_plan_of_cayley_rings_verifies(
     ports: str, routing: Routing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def only_cayley(problem: Problem, traffic, formula_only: bool):
+    def only_cayley(problem: Problem, traffic, formula_only: bool, *, grids: bool):
         yield find_topology(
             traffic, 4, problem.cluster.port_rate, selection="cayley", degree_allreduce=4,
             latency=problem.cluster.hop_latency, ports=problem.cluster.port_model,
