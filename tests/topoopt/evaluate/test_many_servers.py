@@ -16,6 +16,7 @@ from parallelism.taskgraph import traffic_of
 from routing import routes as routes_module
 from topoopt.baselines.baselines import baseline_fabric
 from topoopt.bounds import wired
+from topoopt.codesign import once
 from topoopt.evaluate import problem as problem_module
 from topoopt.evaluate import scheduling, scoring
 from topoopt.evaluate.least_times import busiest, busiest_in_sum, link_seconds, sent_seconds
@@ -180,6 +181,7 @@ def test_uses_of_links_in_parts_are_those_at_once(monkeypatch) -> None:
 @pytest.mark.slow
 def test_fabrics_that_take_too_much_work_are_bounded_from_below(many, monkeypatch) -> None:
     monkeypatch.setattr(problem_module, "BASELINE_WORK", 1.0)
+    monkeypatch.setattr(once, "granted_cores", lambda: 1)  # another process has its own
     plan = to.co_optimize(to.Job(MODEL), CLUSTER, FEW)
     bounded = {name: base for name, base in plan.baselines.items() if base.bounded}
     assert bounded
