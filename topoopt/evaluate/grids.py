@@ -9,12 +9,12 @@ from functools import lru_cache
 import numpy as np
 
 from codesign_base.arrays import Ints
-from routing.network import Network
 from routing.paths import ecmp_routes
 from topoopt.fabric.whole_rings import wired_rings
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel
 from topoopt.topology.finder import Topology
+from topoopt.topology.wiring import Wiring
 
 # Servers up to which they are tried, and of a row and a column at least: two are a cable.
 _UP_TO, _LEAST = 128, 3
@@ -83,16 +83,7 @@ def _joined(servers: int, size: int, apart: int, ports: int, model: PortModel) -
 
 
 def _wired(cables: Ints, cluster: Cluster) -> Topology:
-    source, target = np.nonzero(cables)
-    count = cables[source, target]
-    network = Network(
-        name="topoopt",
-        hosts=cluster.servers,
-        switches=0,
-        source=source.astype(np.int64),
-        target=target.astype(np.int64),
-        capacity=count.astype(np.float64) * np.float64(cluster.port_rate),
-        latency=np.full(source.size, cluster.hop_latency),
-        multiplicity=count,
-    )
+    wiring = Wiring(cluster.servers, cluster.degree, cluster.port_model)
+    wiring.cables += cables
+    network = wiring.network("topoopt", cluster.port_rate, cluster.hop_latency)
     return Topology.wired(network, cluster, wired_rings(network, ecmp_routes(network)))
