@@ -44,6 +44,14 @@ def test_nothing_that_the_plans_search_kept_is_faster(searched, fabric):
     assert (again.parallelization, again.time) == (found.parallelization, found.time)
 
 
+@pytest.mark.slow  # CANDLE on 16 servers: half a minute
+def test_what_flows_like_and_packets_do_not_leaves_room_for_others():
+    """The best four by flows take 295 ms and more: their packets collide on the Fat-tree."""
+    candle = to.Job(to.models.get_model("candle-16"))
+    plan = to.co_optimize(candle, to.Cluster(16, 4, "100Gbps"), baselines=["fat-tree"])
+    assert plan.baselines["fat-tree"].packet_time_s < 0.285
+
+
 def test_an_interrupted_search_is_not_gone_on_with(searched):
     search, result, cluster = searched
     base = baseline_fabric("expander", cluster, default_prices(), 0)
