@@ -100,7 +100,8 @@ class Design:
     ----------
     point : Point
     state : {"planned", "dominated", "infeasible", "over-limit"}
-        Dominated: not planned, because one that costs no more is proven to be no slower by flows.
+        Dominated: not planned, because one that costs no more is proven to be no slower by flows,
+        or slower by less than the least gain.
     why : str
         Of what was not planned.
     lower_bound_s_per_sample : float or None

@@ -1,6 +1,6 @@
 """Which cluster to buy: plans for a grid of clusters, and those that are worth their money."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from topoopt.codesign.designs import (
     DesignObjective,
     Limits,
     Point,
+    frontier,
     none_planned,
 )
 from topoopt.codesign.exploration import Exploration
@@ -136,8 +137,9 @@ def explore(
 ) -> Exploration:
     """Plan a job on every cluster of a grid, and find those that none beats in cost and time.
 
-    Clusters are taken by increasing cost. One whose lower bound is not below the best time so
-    far is left unplanned: something that costs no more is proven to be no slower.
+    Clusters are taken by increasing cost. One whose lower bound shows that it cannot be on the
+    frontier is left unplanned: something that costs no more is proven to be no slower, or slower by
+    less than is asked of what costs more.
 
     Parameters
     ----------
@@ -225,7 +227,6 @@ def explore(
     known = {} if store is None else _read_store(Path(store), question)
     limits = limits or Limits()
     designs: list[Design] = []
-    best = float("inf")
     interrupted = False
     for number, point in enumerate(points):
         report = _numbered(progress, number, len(points), point)
@@ -236,10 +237,10 @@ def explore(
                 # Server prices are no part of the question that the store answers.
                 design = replace(known[_key(point)], point=point)
             if design is None:
+                best = _to_beat(designs, point, least_gain) if prune else float("inf")
                 design, plan = _planned(
-                    job, grid, point, global_batch, seed, options, table,
-                    best * (1.0 - least_gain) if prune else float("inf"), report,
-                )  # fmt: skip
+                    job, grid, point, global_batch, seed, options, table, best, report
+                )
                 if plan is not None and plan.search.interrupted:
                     interrupted = True  # less than the search that the question asks for
                     break
@@ -253,14 +254,23 @@ def explore(
             interrupted = True
             break
         designs.append(design)
-        if design.iteration_time_s is not None and design.samples is not None:
-            # Bounds are of times by flows; a design is as fast by both.
-            slower = max(design.iteration_time_s, design.packet_time_s or 0.0)
-            best = min(best, slower / design.samples)
     return Exploration(
         job.model.name, DesignObjective(objective), tuple(designs), least_gain, interrupted, seed,
         installed_version(),
     )  # fmt: skip
+
+
+def _to_beat(designs: Sequence[Design], point: Point, least_gain: float) -> float:
+    """Return the seconds a sample below which a point, not cheaper than designs, may be kept."""
+    kept = set(frontier(designs, least_gain))
+    best = float("inf")
+    for design in designs:
+        if design.iteration_time_s is not None and design.samples is not None:
+            # Bounds are of times by flows; a design is as fast by both.
+            slower = max(design.iteration_time_s, design.packet_time_s or 0.0)
+            asked = design in kept and design.point.cost_usd < point.cost_usd
+            best = min(best, slower / design.samples * (1.0 - asked * least_gain))
+    return best
 
 
 def _planned(
@@ -281,7 +291,10 @@ def _planned(
         family = asked.family(cluster.servers)
         bound = everything_bound(family, cluster, quick=True).seconds / family.batch
         if bound >= best:
-            why = f"no plan is faster than {format_time(bound)} a sample; a cheaper design is"
+            why = (
+                f"no plan takes less than {format_time(bound)} a sample; one that is worth its "
+                f"cost takes less than {format_time(best)}"
+            )
             return Design(point, "dominated", why, bound), None
         plan = co_optimize(
             asked, cluster, options, seed=seed, baselines=(), prices=prices, progress=progress

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 import topoopt as to
 from codesign_base import InfeasibleError, InputError
 from topoopt.cli.app import app
+from topoopt.codesign import pareto
 from topoopt.codesign.designs import (
     Design,
     DesignObjective,
@@ -89,6 +91,37 @@ def test_pruning_changes_no_frontier_and_every_point_is_told(pruned):
             point.servers, point.degree, point.bandwidth_bytes_per_s, default_prices()
         )
         assert design.samples == point.servers * 4 * 32
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 4), st.integers(80, 100)), min_size=9, max_size=9),
+    st.integers(0, 15),
+    st.sampled_from((0.0, 0.1)),
+)
+def test_pruning_changes_no_frontier_whatever_a_cluster_costs_and_takes(drawn, slack, gain):
+    grid = Grid((2, 3, 4), (1, 2, 3), ("100Gbps",))
+    points = dict(zip(product(grid.servers, grid.degrees), drawn, strict=True))
+
+    def plan(job, cluster, *_, **__):
+        seconds = job.family(cluster.servers).batch * points[cluster.servers, cluster.degree][1]
+        return SimpleNamespace(
+            iteration_time_s=seconds, time_s=seconds, lower_bound_s=seconds, packet_time_s=None,
+            parallelization=None, origin="", search=SimpleNamespace(interrupted=False),
+        )  # fmt: skip
+
+    def bound(family, cluster, **_):
+        time = points[cluster.servers, cluster.degree][1]
+        return SimpleNamespace(seconds=family.batch * (time - slack))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pareto, "direct_connect_cost", lambda n, d, *_: float(points[n, d][0]))
+        patched.setattr(pareto, "co_optimize", plan)
+        patched.setattr(pareto, "everything_bound", bound)
+        patched.setattr(pareto, "parallelization_text", lambda *_: "")
+        pruned, whole = (
+            explore(JOB, grid, NONE, least_gain=gain, prune=prune) for prune in (True, False)
+        )
+    assert pruned.frontier == whole.frontier
 
 
 def test_designs_are_the_plans_of_their_clusters():
