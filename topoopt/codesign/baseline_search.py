@@ -150,10 +150,7 @@ class BaselineSearch:
         order = sorted(range(len(self.chosen)), key=lambda n: _switched(self.chosen[n].fabric))
         if self.second.there:
             order.reverse()  # the second process begins with the last
-            calls = [
-                {"base": self.chosen[number], "result": result, "number": number}
-                for number in order
-            ]
+            calls = [{"base": self.chosen[number], "result": result} for number in order]
             self._started = dict(zip(order, self.second.share(best_for_fabric, calls), strict=True))
             return
         self._started = {

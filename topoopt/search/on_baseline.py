@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import cast
+from zlib import crc32
 
 import numpy as np
 
@@ -55,8 +56,8 @@ _LEAST_SHARED = 2e7
 # proposal is so little work that without an end to them they go on for many minutes.
 _SLICE = 25
 _MOST_PROPOSALS = 6000
-# Of proposals, by name: what is found may become the plan, which must not depend on the order in
-# which fabrics are named. Those of every plan have the first three.
+# Of proposals, by name (of others a hash of it): what is found may become the plan, which must not
+# depend on the order in which fabrics are named. Those of every plan have the first three.
 _STREAMS = {name: place for place, name in enumerate(ALL_BASELINES)} | {"expander": 2}
 
 
@@ -132,7 +133,6 @@ def best_on_baseline(
     search: Search,
     base: BaselineFabric,
     result: SearchResult[Strategy],
-    number: int,
     progress: ProgressCallback | None = None,
 ) -> BestOnBaseline[Strategy]:
     """Find the best strategy for a fabric to compare with, by as much search as the plan had.
@@ -144,9 +144,6 @@ def best_on_baseline(
     base : BaselineFabric
     result : SearchResult
         Of that search. After an interruption its strategies are scored, and nothing is searched.
-    number : int
-        Of the fabric among those compared with, which seeds its proposals unless its name is one of
-        `ALL_BASELINES`.
     progress : callable, optional
 
     Returns
@@ -189,7 +186,8 @@ def best_on_baseline(
         if problem.spares:
             # There a plan's work is that of wiring it, which these fabrics do not need.
             shared = min(shared, search.method.budget(servers).work)
-        _improve(search, first, score, shared, _STREAMS.get(fabric.name, number), progress)
+        stream = _STREAMS.get(fabric.name, crc32(fabric.name.encode()))
+        _improve(search, first, score, shared, stream, progress)
     if packets and not result.interrupted:
         count = _RANKED * search.effort.confirmed
         met = score.pairs(cast("Fabric", base.unmerged), count, search.method.spacing)
@@ -329,11 +327,11 @@ def _improve(
     pairs: list[Pair],
     score: _Remembering,
     shared: float,
-    number: int,
+    stream: int,
     progress: ProgressCallback | None,
 ) -> None:
     """Let the searchers of the plan go on in turns from pairs on a fabric that stays as it is."""
-    key = np.random.SeedSequence(search.problem.seed, spawn_key=(2000 + number,))
+    key = np.random.SeedSequence(search.problem.seed, spawn_key=(2000 + stream,))
     rng = np.random.default_rng(key)
     searchers = [search.method.searcher(search, pair) for pair in pairs]
     effort = search.effort

@@ -221,14 +221,14 @@ class OperatorSearch:
         result : SearchResult
             Of this search.
         number : int
-            Of the fabric, which seeds its proposals.
+            Ignored: its name tells a fabric from others.
         progress : callable, optional
 
         Returns
         -------
         BestOnBaseline
         """
-        return best_on_baseline(self.search, base, result, number, progress)
+        return best_on_baseline(self.search, base, result, progress)
 
     def exchanges(self, result: SearchResult) -> bool:
         """Say whether the plan and the fabrics it is compared with try what others found."""
@@ -292,7 +292,7 @@ class OperatorSearch:
 
 
 def best_for_fabric(
-    problem: Problem, base: BaselineFabric, result: SearchResult[Strategy], number: int
+    problem: Problem, base: BaselineFabric, result: SearchResult[Strategy]
 ) -> BestOnBaseline[Strategy]:
     """Return what `OperatorSearch.best_on` does, also in another process.
 
@@ -300,14 +300,14 @@ def best_for_fabric(
     ----------
     problem : Problem
         Of the search.
-    base, result, number
+    base, result
         As there.
 
     Returns
     -------
     BestOnBaseline
     """
-    return OperatorSearch(problem).best_on(base, result, number)
+    return best_on_baseline(search_for(problem.fused), base, result)
 
 
 def bound_of(problem: Problem) -> Bound | None:
