@@ -10,6 +10,7 @@ import numpy as np
 
 from codesign_base.arrays import Ints
 from routing.paths import ecmp_routes
+from topoopt.evaluate.wiring_candidates import wiring_key
 from topoopt.fabric.whole_rings import wired_rings
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.ports import PortModel
@@ -59,8 +60,11 @@ def grid_topologies(cluster: Cluster) -> tuple[Topology, ...]:
 
 
 def is_grid(topology: Topology | None, cluster: Cluster) -> bool:
-    """Say whether a topology is one of those that `grid_topologies` returned."""
-    return any(topology is grid for grid in grid_topologies(cluster))
+    """Say whether a topology has the links and rings of one of `grid_topologies`."""
+    if topology is None:
+        return False
+    # Not the object: two threads that ask for the first time at once are given one each.
+    return wiring_key(topology) in map(wiring_key, grid_topologies(cluster))
 
 
 def _joined(servers: int, size: int, apart: int, ports: int, model: PortModel) -> Ints | None:

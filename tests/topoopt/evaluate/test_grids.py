@@ -64,6 +64,14 @@ def test_there_are_none_where_a_row_or_a_column_would_be_one_cable():
     assert len(many) == 2  # rows of 4 and of 8
 
 
+def test_a_grid_is_one_whoever_made_it():
+    cluster = to.Cluster(16, 4, "100Gbps")
+    grids = grid_topologies(cluster)
+    grid_topologies.cache_clear()  # as for a second thread that asked at once
+    assert all(is_grid(grid, cluster) for grid in grids)
+    assert not is_grid(None, cluster)
+
+
 def test_towers_on_columns_that_send_along_rows_are_faster_on_a_grid():
     job = to.Job(to.models.get_model("candle-16"))
     cluster = to.Cluster(16, 4, "100Gbps")
