@@ -19,7 +19,7 @@ from parallelism.taskgraph import TaskGraph
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.side_by_side import in_twos
 from topoopt.baselines.baseline import BaselineFabric
-from topoopt.evaluate.least_times import busiest
+from topoopt.evaluate.least_times import sent_seconds
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scheduling import ordered_tasks
@@ -27,7 +27,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter, jittered
 from topoopt.fabric.packets import expected_events, run_packets
 from topoopt.fabric.represented import whole_tasks
-from topoopt.fabric.rounding import ROUNDED_UP
+from topoopt.fabric.rounding import ROUNDED_DOWN, ROUNDED_UP
 from topoopt.fabric.transport import Transport
 from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.seeds import SEEDS
@@ -164,7 +164,7 @@ def confirmed_times(
         expected = expected_events(first, tasks)
         events = int(expected * sum(lengths[0] / length for length in lengths))
     times = np.full(len(lengths), np.inf)
-    least = busiest(fabric, tasks) if limit < np.inf else 0.0
+    least = _least_seconds(fabric, tasks) if limit < np.inf else 0.0
     for copy, length in enumerate(lengths):
         others = times[:copy].sum() + (len(lengths) - copy - 1) * least
         most = len(lengths) * limit - others
@@ -179,6 +179,14 @@ def confirmed_times(
         if times[copy] == np.inf:
             break
     return Jitter(times, events)
+
+
+def _least_seconds(fabric: Fabric, tasks: TaskGraph) -> float:
+    """Return what devices and ports need; a link may have less where messages draw their paths."""
+    network, servers = fabric.wired, tasks.servers
+    out, into = network.out_rate()[:servers], network.in_rate()[:servers]
+    busy = float(tasks.device_seconds().max(initial=0.0)) * ROUNDED_DOWN
+    return max(busy, sent_seconds(tasks.port_bytes(), out, into))
 
 
 def states_packets(problem: Problem[Family[P]]) -> bool:

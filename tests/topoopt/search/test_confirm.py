@@ -11,10 +11,14 @@ from small_plans import small_mlp
 
 import topoopt as to
 from codesign_base import InputError
+from parallelism.taskgraph import TaskGraph, TaskKind
+from routing.network import Network
+from routing.paths import ecmp_routes
+from topoopt.evaluate.least_times import busiest
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer, search_tolerance
-from topoopt.fabric import Transport, score
+from topoopt.fabric import Fabric, Transport, score
 from topoopt.fabric.jitter import Jitter
 from topoopt.fabric.packets import expected_events, run_packets
 from topoopt.plan.plan import parse_plan
@@ -90,6 +94,19 @@ def test_copies_are_given_up_only_where_the_mean_is_above_the_limit(found, place
     else:
         hopeless = whole.times[0] > confirm._HOPELESS * share * whole.mean
         assert hopeless or whole.mean > share * whole.mean
+
+
+def test_no_copy_is_held_to_what_a_link_carries_of_several_paths():
+    """Of two messages into a corner of a square the one from opposite takes the other way in."""
+    source, target = np.array([0, 1, 2, 3, 1, 2, 3, 0]), np.array([1, 2, 3, 0, 0, 1, 2, 3])
+    network = Network.from_links("square", 4, 0, source, target, 1e9, 1e-6)
+    fabric = Fabric("square", network, ecmp_routes(network))
+    moves = [(TaskKind.TRANSFER, server, 2, 2e6, 0.0) for server in (0, 1)]
+    tasks = TaskGraph.from_lists(4, moves, [], ())
+    whole = confirmed_times(fabric, tasks, 1)
+    assert whole.times.max() < busiest(fabric, tasks)  # half of what crosses the square, too
+    cut = confirmed_times(fabric, tasks, 1, whole.mean * 1.0001)
+    assert cut.times.tolist() == whole.times.tolist()
 
 
 def test_a_plan_records_what_the_trains_say(plan):
