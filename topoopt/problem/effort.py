@@ -29,7 +29,7 @@ class Effort:
     packet_stages : tuple of (int, int)
         How many pairs are improved by packet trains, with how many simulations each.
     routed : int
-        Pairs whose routes are improved one server pair at a time.
+        Pairs whose routes are improved one server pair at a time; of layouts four in any case.
     confirmed : int
         Pairs that packet trains choose among in the end, with all copies.
     finalists : int

@@ -70,7 +70,7 @@ class Confirmed(Generic[P]):
         Its times in that model; none where they would take too long.
     candidates : tuple of (str, float, float)
         Origin, time in the fluid model and mean time in the truer one, seconds, of every pair
-        that was compared, fastest in the fluid model first.
+        that was compared, in the order given.
     """
 
     pair: Pair[P]
@@ -350,7 +350,7 @@ def confirm_pairs(
     ----------
     problem : Problem
     pairs : list of Pair
-        At least one, fastest first; ties go to the earlier.
+        At least one, the likeliest first; ties go to the earlier.
     progress : callable, optional
 
     Returns
