@@ -215,6 +215,14 @@ def test_bills_agree_with_the_formulas() -> None:
     for hosts in (5, 16, 54, 100):
         tree = network_bill(fat_tree_network(hosts, B, LAG), prices)
         assert tree.cost == pytest.approx(fat_tree_cost(hosts, B, prices))
+    # Ports of a server are bought one by one: two slow ones are not one fast one.
+    for name in ("fat-tree", "ideal-switch", "leaf-spine", "rail-only"):
+        bill = network_bill(build_fabric(name, 16, 3, B).network, prices)
+        assert bill.nic_ports == 48
+    wide = build_fabric("fat-tree", 16, 3, B, oversubscription=2.0).network
+    one = network_bill(build_fabric("fat-tree", 16, 1, B, oversubscription=2.0).network, prices)
+    assert network_bill(wide, prices).cost == pytest.approx(3 * one.cost)
+    assert wide.capacity.max() == 3 * B
     mixed = product([(BuildingBlock.SWITCH, 2), (BuildingBlock.RING, 3)], B, LAG)
     bill = network_bill(mixed, prices, forwarders=6)
     assert (bill.nic_ports, bill.switch_ports, bill.transceivers) == (18, 6, 24)
@@ -287,8 +295,8 @@ def test_bandwidth_of_equal_cost(name: str) -> None:
     sized = build_fabric(name, 24, 2, found)
     assert network_bill(sized.network, prices).cost == pytest.approx(target, rel=1e-9)
     if name == "fat-tree":
-        whole = equal_cost_fat_tree_bandwidth(target, 24, prices)
-        assert 2 * found == pytest.approx(whole, rel=1e-9)
+        one = equal_cost_fat_tree_bandwidth(target / 2, 24, prices)
+        assert found == pytest.approx(one, rel=1e-9)
     with pytest.raises(InputError, match="positive"):
         equal_cost_bandwidth(built.network, B, 0.0, prices)
     with pytest.raises(InputError, match="give another sum"):

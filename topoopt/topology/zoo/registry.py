@@ -45,8 +45,8 @@ FABRICS = {
     "hypercube": "servers whose numbers differ in one bit; a power of two",
     "full-mesh": "a cable between every two servers",
     "product": "rings, full meshes and switches: --dims such as RI(4)_FC(8)_SW(4), innermost first",
-    "ideal-switch": "one switch, --degree ports' bandwidth a server",
-    "fat-tree": "k-ary Fat-tree of --degree ports' bandwidth a server",
+    "ideal-switch": "one switch, --degree cables to every server",
+    "fat-tree": "k-ary Fat-tree, every link of --degree cables",
     "leaf-spine": "racks of --group servers under a leaf, spines above",
     "rail": "port r of a pod's --group servers on rail switch r, spines above",
     "rail-only": "port r of every server on rail r, nothing between rails",
@@ -212,9 +212,11 @@ def build_fabric(
         raise InputError(f"degree {cables}; give at least 1 port a server")
     whole = cables * bandwidth
     if name == "ideal-switch":
-        network = ideal_switch(servers, whole, latency)[0]
+        network = _bundled(ideal_switch(servers, whole, latency)[0], cables)
     elif name == "fat-tree":
-        network = fat_tree_network(servers, whole, latency, oversubscription, tier)
+        network = _bundled(
+            fat_tree_network(servers, whole, latency, oversubscription, tier), cables
+        )
     elif name == "leaf-spine":
         network = leaf_spine(
             servers, bandwidth, latency, cables=cables, per_leaf=group,
@@ -282,6 +284,11 @@ def _direct(name: str, network: Network, degree: int | None, forwarders: int) ->
     ports = network.out_degree()[first : first + network.hosts] - (1 if forwarders else 0)
     check_degree(network.name, int(ports.max()), degree)
     return BuiltFabric(name, network, int(ports.max()), forwarders)
+
+
+def _bundled(network: Network, cables: int) -> Network:
+    """Return the network with so many cables behind each link, which share its capacity."""
+    return replace(network, multiplicity=cables * network.multiplicity)
 
 
 def _allreduce(servers: int) -> Traffic:
