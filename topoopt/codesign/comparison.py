@@ -184,7 +184,7 @@ class Comparison:
         rows: list[tuple[str, ...]] = [
             (
                 "fabric", *(("packets",) if packets else ()), "fluid", "relative", "bandwidth",
-                "network cost", "strategy",
+                "network cost", "layout" if self.kind == "layouts" else "strategy",
             )
         ]  # fmt: skip
         rows += [

@@ -3,6 +3,8 @@
 import shlex
 
 from codesign_base.counted import counted
+from parallelism.models import PRESETS
+from parallelism.transformers.presets import TRANSFORMERS
 from topoopt.codesign.comparison import Comparison
 from topoopt.plan.summary import bounded_noun
 from topoopt.problem.reconfiguration import RECONFIGURABLE
@@ -107,7 +109,11 @@ def _models(comparison: Comparison) -> str:
 
 def _reproduce(comparison: Comparison) -> Html:
     others = [result.fabric for result in comparison.fabrics[1:]]
-    words = ["topoopt", "compare", comparison.model]
+    name, remark = comparison.model, ""
+    if name not in PRESETS and name not in TRANSFORMERS:
+        name = "config.json" if comparison.kind == "layouts" else "model.yaml"
+        remark = f" {name} stands for the file of {comparison.model}."
+    words = ["topoopt", "compare", name]
     words += ["--servers", str(comparison.servers), "--degree", str(comparison.degree)]
     words += ["--bandwidth", bandwidth_text(comparison.fabrics[0].bandwidth_bytes_per_s)]
     words += ["--fabrics", ",".join(others), "--seed", str(comparison.seed)]
@@ -123,6 +129,6 @@ def _reproduce(comparison: Comparison) -> Html:
     return joined(
         element("p", f"With topoopt {comparison.version}. A comparison records no other "
                 f"options of the job ({job}, ...), the cluster (--ports, --latency, --prices, "
-                f"...) and the search ({search}, ...): add those that were given."),
+                f"...) and the search ({search}, ...): add those that were given.{remark}"),
         element("pre", element("code", shlex.join([*words, "--json"])), tabindex=0),
     )  # fmt: skip

@@ -92,8 +92,8 @@ def _operators(job: OperatorQuestion) -> tuple[str, _Options, list[str]]:
     else:
         model = "model.yaml"
         remarks.append(
-            f"model.yaml stands for the operator-graph file of {name}, which the plan file holds "
-            "under job.model"
+            f"model.yaml stands for the model file of {name}, or for the Python that made it; the "
+            "plan file holds its operators under job.model, but not as a file to plan from"
         )
     options: _Options = [
         ("per-operator", is_transformer(model), False),

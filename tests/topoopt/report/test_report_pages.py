@@ -86,6 +86,12 @@ def test_a_comparison_shows_every_fabric(found):
         assert option in page.text
     assert ("--simulated" in page.text) == (found.kind == "layouts")
     assert (f"--steps {found.steps}" in page.text) == (found.kind == "operators")
+    # No command knows a model of one's own by its name.
+    model = {"operators": "dlrm", "layouts": "config.json"}[found.kind]
+    assert f"topoopt compare {model} --servers" in page.text
+    told = f"config.json stands for the file of {found.model}" in page.text
+    assert told == (found.kind == "layouts")
+    assert noun in found.summary().splitlines()[2].split()
 
 
 def test_a_comparison_leads_to_the_page_of_its_plan(tmp_path):
