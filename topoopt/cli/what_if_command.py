@@ -130,6 +130,7 @@ def _each(lost: "list[LostCable]", whole: float) -> dict[str, Any]:
             "cables": cable.cables,
             "repair": cable.repair,
             "time_s": cable.time_s if isfinite(cable.time_s) else None,
+            "reroute_s": cable.reroute_s if isfinite(cable.reroute_s) else None,
         }
         for cable in lost
     ]
@@ -138,12 +139,16 @@ def _each(lost: "list[LostCable]", whole: float) -> dict[str, Any]:
 
 def _each_lines(document: dict[str, Any]) -> list[str]:
     whole, lost = document["iteration_time_s"], document["each_link"]
-    rows: list[tuple[str, ...]] = [("without a cable", "parallel", "time", "slowdown", "repair")]
+    rows: list[tuple[str, ...]] = [
+        ("without a cable", "parallel", "time", "slowdown", "repair", "by reroute")
+    ]
     for cable in lost[:_NAMED]:
         time = cable["time_s"]
-        took = ("cut off", "-", "-")
+        took = ("cut off", "-", "-", "-")
         if time is not None:
-            took = (format_time(time), f"{time / whole:.3f}x", cable["repair"])
+            after = cable["reroute_s"]
+            rerouted = "cut off" if after is None else format_time(after)
+            took = (format_time(time), f"{time / whole:.3f}x", cable["repair"], rerouted)
         rows.append((f"{cable['source']}-{cable['target']}", str(cable["cables"]), *took))
     more = ""
     if len(lost) > _NAMED:

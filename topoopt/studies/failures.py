@@ -259,6 +259,8 @@ class LostCable:
         The fastest of `REPAIRS`, the first of equal ones.
     time_s : float
         Seconds with it; infinity where the survivors are not connected.
+    reroute_s : float
+        The same under ``reroute``, whose files `topoopt deploy --without` writes.
     """
 
     source: int
@@ -266,6 +268,7 @@ class LostCable:
     cables: int
     repair: str
     time_s: float
+    reroute_s: float
 
 
 def fail_each(
@@ -303,10 +306,10 @@ def fail_each(
             source, target = int(network.source[link]), int(network.target[link])
             dead = [link, network.link(target, source)] if both_ways else [link]
             survivors = fail_cables(network, np.array(dead, dtype=np.int64))
-            times = [_time(fabric, tasks, survivors, how) for how in REPAIRS]
-            best = int(np.argmin(times))
+            times = {how: _time(fabric, tasks, survivors, how) for how in REPAIRS}
+            best = min(REPAIRS, key=times.__getitem__)
             cables = int(network.multiplicity[link])
-            found.append(LostCable(source, target, cables, REPAIRS[best], times[best]))
+            found.append(LostCable(source, target, cables, best, times[best], times["reroute"]))
             if progress:
                 progress(Progress("failures", len(found), links.size, times[best]))
     except KeyboardInterrupt:

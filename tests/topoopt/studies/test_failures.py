@@ -20,7 +20,9 @@ from topoopt.base.progress import Progress
 from topoopt.cli.app import app
 from topoopt.fabric import Fabric, score
 from topoopt.fabric.rings import ring_loads
+from topoopt.plan.rebuild import rebuild
 from topoopt.problem.options import SearchOptions
+from topoopt.problem.units import format_time
 from topoopt.studies.failures import fail_each, fail_randomly, random_cables
 from topoopt.studies.repairs import REPAIRS, detoured, fail_cables, repaired
 from topoopt.topology.network_json import network_graph
@@ -279,6 +281,13 @@ def test_the_command(tmp_path) -> None:
     worst = found["each_link"][0]
     table = CliRunner().invoke(app, each).output.splitlines()
     assert table[3].split()[0] == f"{worst['source']}-{worst['target']}"
+    # What `deploy --without` will do is told beside the fastest repair.
+    built = rebuild(plan)
+    dead = built.fabric.network.link(worst["source"], worst["target"])
+    survivors = fail_cables(built.fabric.network, np.array([dead]))
+    rerouted = score(repaired(built.fabric, survivors, "reroute"), built.tasks())
+    assert worst["reroute_s"] == pytest.approx(rerouted) and rerouted >= worst["time_s"]
+    assert table[2].endswith("by reroute") and table[3].endswith(format_time(rerouted))
     assert len(table) == 3 + min(10, len(found["each_link"]))
     slowdown = found["each_link"][-1]["time_s"] / plan.iteration_time_s
     assert f"none below {slowdown:.3f}x; the worst 10" in table[0]
