@@ -1,5 +1,7 @@
 """A plan as a page of text: the answer first, then where the time goes, then the plan."""
 
+from collections import Counter
+
 from codesign_base.counted import counted
 from parallelism.operator_records import StrategyRecord
 from parallelism.operator_text import server_names, strategy_lines
@@ -109,6 +111,15 @@ def cables_text(plan: Plan) -> str:
     if plan.cluster.ports == "bidirectional":
         return counted(cables // 2, "two-way cable") + given
     return counted(cables, "one-way cable") + given
+
+
+def free_ports(plan: Plan) -> int:
+    """Return the ports of each server that no cable is in, of wirings that were given."""
+    cabled: Counter[tuple[str, int]] = Counter()
+    for link in plan.links:
+        cabled["from", link.source] += link.cables
+        cabled["to", link.target] += link.cables
+    return plan.cluster.degree - max(cabled.values(), default=plan.cluster.degree)
 
 
 def memory_text(plan: Plan) -> str:
@@ -404,11 +415,12 @@ def _rings(rings: list[RingRecord]) -> str:
 def _wiring(plan: Plan) -> list[str]:
     if not plan.links:
         return ["one server: no network"]
-    cables = cables_text(plan)
+    cables, free = cables_text(plan), free_ports(plan)
+    without = f" + {free} without a cable" if free else ""
     lines = [
         f"wiring: {counted(plan.cluster.degree, 'port')} = {plan.degree_allreduce} for "
-        f"{ring_word(plan)}s + {plan.degree_transfer} for transfers; {cables}; routing "
-        f"{plan.routing}"
+        f"{ring_word(plan)}s + {plan.degree_transfer - free} for transfers{without}; {cables}; "
+        f"routing {plan.routing}"
     ]
     rings = ring_lines(plan)
     lines += rings[:6]

@@ -69,6 +69,12 @@ def plan_command_line(plan: Plan) -> tuple[str, tuple[str, ...]]:
     searched, python = _search(plan)
     options += searched
     remarks += python
+    if plan.search.wiring == "given":
+        options.append(("wiring", "network.json", None))
+        remarks.append(
+            "network.json stands for the wiring that was given: `topoopt export plan.json --format "
+            "node-link` writes its links; if a plan was given, whose rings were kept, give that one"
+        )
     if plan.prices != default_prices().to_dict():
         options.append(("prices", "prices.json", None))
         remarks.append("prices.json stands for the price table, which the plan file holds")

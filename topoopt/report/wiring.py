@@ -9,7 +9,7 @@ from codesign_base.arrays import Floats
 from codesign_base.counted import counted
 from parallelism.operator_text import server_names
 from topoopt.plan.plan import Plan
-from topoopt.plan.summary import ring_word, rings_reduce
+from topoopt.plan.summary import free_ports, ring_word, rings_reduce
 from topoopt.problem.units import format_bandwidth, format_bytes, format_time
 from topoopt.report.evaluation import Evaluation
 from topoopt.report.markup import Html, data_script, element, joined, number, table
@@ -224,9 +224,11 @@ def _some(names: list[str]) -> str:
 
 
 def _about(plan: Plan, drawing: Drawing) -> str:
+    free = free_ports(plan)
     words = (
         f"{plan.degree_allreduce} of {counted(plan.cluster.degree, 'port')} a server carry "
-        f"{ring_word(plan)}s, {plan.degree_transfer} transfers; routing {plan.routing}. "
+        f"{ring_word(plan)}s, {plan.degree_transfer - free} transfers"
+        f"{f', {free} have no cable' if free else ''}; routing {plan.routing}. "
         "Every line is a one-way link, the wider the more of its capacity the iteration uses."
     )
     if plan.rings and not rings_reduce(plan):

@@ -17,6 +17,8 @@ from topoopt.problem.job import nvlink_server
 from topoopt.problem.options import SearchOptions
 from topoopt.report import render_report, reproduce
 from topoopt.report.reproduce import plan_command_line
+from topoopt.topology.network_file import load_network
+from topoopt.topology.zoo.registry import build_fabric
 
 
 def operator_question():
@@ -83,6 +85,24 @@ def test_the_command_line_makes_the_plan_again(tmp_path, monkeypatch, question):
     app([*words[1:], "--quiet"], standalone_mode=False)
     assert to.load_plan("plan.json") == plan
     assert command in Page(render_report(plan)).text
+
+
+def test_a_wiring_that_was_given_is_given_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ring = build_fabric("torus", None, None, 12.5e9, 1e-6, dims="4").network
+    asked = to.Job(to.models.get_model("bert-16")), to.Cluster(4, 5, "100Gbps")
+    plan = to.co_optimize(*asked, SearchOptions(steps=2), wiring=ring, baselines=())
+    command, remarks = plan_command_line(plan)
+    assert "--wiring network.json" in command and "export plan.json" in remarks[-1]
+    plan.save("plan.json")
+    export = ["export", "plan.json", "--format", "node-link", "-o", "network.json"]
+    app(export, standalone_mode=False)
+    network = load_network("network.json")
+    again = to.co_optimize(*asked, SearchOptions(steps=2), wiring=network, baselines=())
+    assert again == plan
+    # Two of its five ports are in a ring, and nothing is in the others.
+    assert "+ 0 for transfers + 3 without a cable; 8 one-way" in plan.summary(details=True)
+    assert "0 transfers, 3 have no cable" in Page(render_report(plan)).text
 
 
 def test_a_search_of_so_many_seconds_is_made_again_by_its_steps():
