@@ -1,5 +1,6 @@
 """Numbers, names and keys that pages tell and code decides: a test fails where they part."""
 
+import json
 import re
 from dataclasses import fields
 from typing import get_args
@@ -192,6 +193,19 @@ def keys(page, first, column):
 
 
 @pytest.mark.slow
+def test_the_configuration_of_a_transformer_of_ones_own_is_read(tmp_path):
+    page = (DOCS / "transformers.md").read_text()
+    (shown,) = re.findall(r"```json\n(\{.*?\})\n```", page, re.S)
+    (more,) = re.findall(r'With `("model_type".*?)` it has experts', page)
+    for numbers, experts in ({}, None), (json.loads(f"{{{more}}}"), 16):
+        (tmp_path / "config.json").write_text(json.dumps(json.loads(shown) | numbers))
+        model = to.load_transformer(tmp_path / "config.json")
+        assert (model.name, model.sequence) == (tmp_path.name, 4096)
+        assert (model.experts and (model.experts.count, model.experts.width)) == (
+            experts and (experts, 6912)
+        )
+
+
 def test_keys_of_an_exploration_are_told():
     point = {"servers", "degree", "bandwidth_bytes_per_s", "cost_usd"}
     own = {each.name for each in fields(Design)} - {"point"}
