@@ -243,7 +243,7 @@ def _ring_notes(made: Deployment, ranks: list[Rank]) -> list[str]:
     (connectRings in src/graph/connect.cc).
     """
     rings = ring_orders(ring.wired for ring in made.plan.rings)
-    groups = without = some = none = 0
+    groups = without = ringless = some = none = 0
     for group in reducing_groups(made.plan, ranks).values():
         servers = servers_of(group)
         if len(servers) == 1:
@@ -252,7 +252,8 @@ def _ring_notes(made: Deployment, ranks: list[Rank]) -> list[str]:
         steps = next_hosts(group)
         alike = {set(ring_links(ring)) == steps for ring in rings.get(servers, ())}
         if not all(step in made.cabling.ports_to for step in steps):
-            without += 1
+            without += servers in rings
+            ringless += servers not in rings
         elif alike == {False}:
             none += 1
         elif alike == {False, True}:
@@ -263,6 +264,8 @@ def _ring_notes(made: Deployment, ranks: list[Rank]) -> list[str]:
     files = "the MSCCL files have the plan's"
     if without:
         notes.append(f"{own} {without} {of} not every two of these share a cable; {files}")
+    if ringless:
+        notes.append(f"{own} {ringless} {of} not every two of these share a cable")
     if none:
         notes.append(f"{own} {none} {of} the plan has others; {files}")
     if some:

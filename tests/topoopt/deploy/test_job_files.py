@@ -266,6 +266,10 @@ def test_groups_whose_next_hosts_share_no_cable_are_noted():
     object.__setattr__(cabling, "ports_to", kept)
     found = _ring_notes(replace(made, cabling=cabling), ranks_of(plan))
     assert len(found) == 1 and "for 1 of 1 group that reduces not every two" in found[0]
+    assert found[0].endswith("the MSCCL files have the plan's")
+    ringless = replace(made, cabling=cabling, plan=replace(plan, rings=[]))
+    (note,) = _ring_notes(ringless, ranks_of(plan))
+    assert note.endswith("for 1 of 1 group that reduces not every two of these share a cable")
 
 
 @pytest.mark.parametrize(("tensor", "split"), [(1, None), (4, None), (4, 1), (4, 2)])
