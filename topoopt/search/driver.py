@@ -36,9 +36,9 @@ from topoopt.search.steps import After, Deadline, Round, Search, timed
 _CONVERGED = 1e-3
 _PATIENCE = 10
 # At least and at most so much work in all is done before rounds end by what they gain.
-_ROUNDS_WORK = (3e6, 1e7)
+_ROUNDS_WORK = (3e6, 5e7)
 # Share of the work that moves by packet trains may take at most from what comes before them.
-_MOST_LATER = 0.8
+_MOST_LATER = 0.3
 # Where a score is expensive a round has fewer proposals, so that the default budget holds this
 # many of them.
 _LEAST_ROUND_STEPS = 8

@@ -22,17 +22,13 @@ from topoopt.search.confirm import screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.methods import search_for
-from topoopt.search.of_fewer import starts_of_fewer
+from topoopt.search.of_fewer import best_of_fewer
 from topoopt.search.on_baseline import best_on_baseline, better_on_baseline, origin_of
 from topoopt.search.packet_moves import PacketMoves
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
-from topoopt.search.steps import Deadline
 from topoopt.search.yielding import YIELDING
-
-# Strategies of a search on fewer servers that packet trains judge, too, on more than 32.
-_OF_FEWER = 2
 
 
 class OperatorSearch:
@@ -170,12 +166,12 @@ class OperatorSearch:
         As starts they would take the place of pairs that packet trains like better: packet trains
         had a say in them, but flows choose what a search of so many servers keeps.
         """
-        strategies, _ = starts_of_fewer(self.search, Deadline.begun(Budget(), progress))
+        strategies = best_of_fewer(self.search, progress)
         rewirer = Rewirer(self.problem.scored(YIELDING))
         # What takes longer by this score than the best pair by packets is hardly faster by these.
         known = [pair.packets.mean for pair in self._judged if pair.packets is not None]
         most = min(known, default=float("inf"))
-        found = [rewirer.wire(each, "search", limit=most) for each in strategies[:_OF_FEWER]]
+        found = [rewirer.wire(each, "search", limit=most) for each in strategies]
         return [
             replace(pair, time=Scorer(self.problem, pair.fabric)(pair.strategy))
             for pair in found

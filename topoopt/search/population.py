@@ -36,7 +36,6 @@ from topoopt.search.driver import make_rounds, round_steps
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
 from topoopt.search.joint_moves import promising
-from topoopt.search.of_fewer import TimeUp, starts_of_fewer
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import SearchState
 from topoopt.search.starts import USUAL
@@ -120,18 +119,10 @@ def wired_population(
     candidates = [(r.pair.time, r.pair.strategy) for r in rounds] + starts
     try:
         narrow = [] if search.threaded else _narrow_first(search, result, pairs)
-        few, work = ([], 0.0) if search.threaded else starts_of_fewer(search, deadline)
-        result.work += work
         if search.moves_by_packets:
             pairs = _weighed(search, state, candidates, narrow, pairs)
-        most = _NEAR * min(time for time, _ in candidates)
         first = [(score(pair.strategy), pair.strategy) for pair in narrow]
-        repeated = [(score(strategy, most), strategy) for strategy in few]
-        first += [each for each in repeated if each[0] <= most]
         return _wired(search, state, first, candidates, widened, pairs)
-    except TimeUp:
-        result.steps, result.work = before
-        return []
     except KeyboardInterrupt:
         result.interrupted = True
         return []
