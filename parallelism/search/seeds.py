@@ -191,13 +191,13 @@ def streams_on_halves(space: StrategySpace, regions: Regions, cuts: int) -> Iter
 
 
 def widening_branches(
-    space: StrategySpace, regions: Regions, seconds: PartSeconds, cuts: int
+    space: StrategySpace, regions: Regions, seconds: PartSeconds, cuts: int, others: Strategy
 ) -> Iterator[Strategy]:
     """Yield branches on blocks of servers, of which those left over begin narrow and go on wide.
 
     Where there are a few more branches than blocks (`Regions.packing`), each that is left over
     lies on one block at first, beside the branch there; then on some of the others, whose
-    branches are over sooner; and at last on all. What is in no branch lies on all servers.
+    branches are over sooner; and at last as in another strategy, as is what is in no branch.
 
     Parameters
     ----------
@@ -208,6 +208,8 @@ def widening_branches(
         Operator and sample degree to seconds of one part.
     cuts : int
         Places at which a branch may go on elsewhere, its ends included, evenly spread.
+    others : Strategy
+        On all servers.
 
     Returns
     -------
@@ -216,7 +218,6 @@ def widening_branches(
     family = regions.packing
     if len(family) < 2:
         return
-    wide = data_parallel(space)
     for size in (s for s, p, _ in space.degrees(family[0][0]) if p == 1):
         blocks = space.servers // size
         if size * blocks != space.servers or not blocks < len(family) < 2 * blocks:
@@ -227,7 +228,7 @@ def widening_branches(
                 space.placed(size, 1, Mode.OUTPUT, offset=block, contiguous=contiguous)
                 for block in range(blocks)
             ]
-            configs = list(wide.configs)
+            configs = list(others.configs)
             for region, config in zip(order, at, strict=False):
                 place_region(space, configs, region, config)
             yield from _widened(space, configs, order[blocks:], at, cuts)

@@ -236,7 +236,8 @@ def test_widening_branches_begin_on_one_block_and_go_on_on_others():
     space = StrategySpace(graph, 16, 16 * 256, any_parts=True)
     regions = Regions(graph, space.alike)
     assert len(regions.packing) == 5
-    found = list(widening_branches(space, regions, lambda index, parts: 1.0 / parts, 4))
+    wide = data_parallel(space)
+    found = list(widening_branches(space, regions, lambda index, parts: 1.0 / parts, 4, wide))
     # Blocks of four only: strided and contiguous. Of four places two at which the branch goes on;
     # six different ones, with one or two of three other blocks between (three times four servers
     # do not divide the batch), and four equal ones, with nothing between.
@@ -260,7 +261,28 @@ def test_widening_branches_begin_on_one_block_and_go_on_on_others():
                 kinds.add(tuple(map(len, legs)))
     assert kinds == {(4, 4), (4, 8), (4, 16), (8, 16), (4, 4, 16), (4, 8, 16)}
     # As many blocks as branches leave nothing over.
-    assert not list(widening_branches(StrategySpace(graph, 5, 5 * 256), regions, lambda *a: 1.0, 4))
+    five = StrategySpace(graph, 5, 5 * 256)
+    assert not list(widening_branches(five, regions, lambda *a: 1.0, 4, data_parallel(five)))
+
+
+def test_what_is_in_no_branch_and_what_is_left_over_may_lie_as_in_another_strategy():
+    graph = get_model("candle-16")
+    space = StrategySpace(graph, 12, 12 * 256, any_parts=True)
+    regions, others = Regions(graph, space.alike), hybrid(space)
+    found = list(widening_branches(space, regions, lambda index, parts: 1.0 / parts, 2, others))
+    inside = {i for region in regions.packing for i in region}
+    left = []
+    for strategy in found:
+        check_legal(graph, strategy, 12, space.batch)
+        assert all(
+            strategy.configs[i] == others.configs[i]
+            for i in set(range(len(graph.operators))) - inside
+        )
+        left.append(
+            sum(all(strategy.configs[i] == others.configs[i] for i in r) for r in regions.packing)
+        )
+    # Three blocks of four servers, so that two of five branches are left over.
+    assert max(left) == 2
 
 
 @pytest.mark.parametrize("cuts", [17, 100])

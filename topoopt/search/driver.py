@@ -26,7 +26,6 @@ from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
-from topoopt.search.packet_moves import moves_work
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import Keeper, SearchState
 from topoopt.search.starts import LEAST_MEMORY, SLOW_START, USUAL, start_pair, starting_strategies
@@ -37,8 +36,6 @@ _CONVERGED = 1e-3
 _PATIENCE = 10
 # At least and at most so much work in all is done before rounds end by what they gain.
 _ROUNDS_WORK = (3e6, 5e7)
-# Share of the work that moves by packet trains may take at most from what comes before them.
-_MOST_LATER = 0.3
 # Where a score is expensive a round has fewer proposals, so that the default budget holds this
 # many of them.
 _LEAST_ROUND_STEPS = 8
@@ -280,12 +277,6 @@ def _begun(search: Search, deadline: Deadline) -> SearchState:
         after = float(np.clip(search.effort.again * result.work, *_ROUNDS_WORK))
         state.gains.after = max(state.gains.after, after)
     state.gains.note(result.work, result.best.time)
-    best = result.best
-    if search.moves_by_packets and best.topology is not None:
-        cost = moves_work(
-            best.fabric, search.builder.build(best.strategy), search.effort.packet_stages
-        )
-        state.later_work = min(cost, _MOST_LATER * deadline.budget.work)
     return state
 
 
@@ -373,7 +364,7 @@ def _settled_down(state: SearchState, budget: Budget) -> bool:
 
 def _affordable(state: SearchState, budget: Budget) -> bool:
     """Whether work is left, and the first round takes hardly more."""
-    left = budget.work - state.later_work - state.result.work
+    left = budget.work - state.result.work
     return left > 0.0 and state.first_round <= left + _OVERDRAWN * budget.work
 
 

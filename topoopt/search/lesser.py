@@ -27,7 +27,7 @@ def on_ideal_switch(
     """Start every chain from the strategy that is fastest on the ideal switch, unwired."""
     score = search.scorer(search.ideal)
     known = [pair.strategy for pair in pairs]
-    time, strategy = seeds(search, score, known, widening(search, score))[0]
+    time, strategy = seeds(search, score, known, widening(search, score, known))[0]
     best = Pair(strategy, None, Routing.ECMP, search.ideal, time, "search")
     return [best] * search.options.chains
 

@@ -26,7 +26,6 @@ from topoopt.evaluate.routed import direct_fabric
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.loads import link_bytes
-from topoopt.problem.effort import Stages
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import packet_time
 from topoopt.search.gains import Gains
@@ -41,29 +40,9 @@ _SLACK = 0.005
 _PROPOSALS = 40
 # Share of the work before them that simulations of more pairs than begin may take.
 _LOOKED_AT = 0.25
-# Set aside for sending a train over a link, in the units of `Scorer.work`. It takes about
-# 1.2; but plans of longer searches before the packet trains were no better when replayed.
+# What sending a train over a link counts for, in the units of `Scorer.work`. It takes about 1.2, but
+# twice as many simulations made no plan faster.
 _PACKET_WORK = 3.0
-
-
-def moves_work(fabric: Fabric, tasks: TaskGraph, stages: Stages) -> float:
-    """Return what a search sets aside for its moves.
-
-    Parameters
-    ----------
-    fabric : Fabric
-    tasks : TaskGraph
-        One iteration.
-    stages : tuple of (int, int)
-        See `topoopt.problem.effort.Effort`.
-
-    Returns
-    -------
-    float
-        In the units of `topoopt.evaluate.scoring.Scorer`.
-    """
-    simulations = stages[0][0] + sum(pairs * tries for pairs, tries in stages)
-    return simulations * _simulation_work(fabric, tasks)
 
 
 def _simulation_work(fabric: Fabric, tasks: TaskGraph) -> float:

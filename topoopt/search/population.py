@@ -7,13 +7,14 @@ topologies built for them.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from parallelism.graph import Mode
 from parallelism.search.forest import least
 from parallelism.search.mcmc import Score
-from parallelism.search.named import named_strategies
+from parallelism.search.named import data_parallel, named_strategies
 from parallelism.search.partition import partitions
 from parallelism.search.seeds import (
     narrow_first,
@@ -101,8 +102,9 @@ def wired_population(
     try:
         # Few servers are cheap to search whole.
         near = _NEAR * pairs[0].time if search.threaded else np.inf
-        widened = promising_widening(search, score, pairs[0].time, near)
-        starts = seeds(search, score, [pair.strategy for pair in pairs], widened, near)
+        known = [pair.strategy for pair in pairs]
+        widened = promising_widening(search, score, known, pairs[0].time, near)
+        starts = seeds(search, score, known, widened, near)
     except KeyboardInterrupt:
         result.interrupted = True
         return []
@@ -168,42 +170,50 @@ def _sought(
     return rounds
 
 
-def promising_widening(search: Search, score: Scorer, best: float, near: float = np.inf) -> _Timed:
+def promising_widening(
+    search: Search, score: Scorer, known: list[Strategy], best: float, near: float = np.inf
+) -> _Timed:
     """Return the best widening branches, from few places first where effort is to be saved.
 
     Parameters
     ----------
     search : Search
     score : Scorer
+    known : list of Strategy
+        As in `widening`.
     best : float
         If none is faster than this on the ideal switch, no more places are tried.
     near : float
         As in `widening`.
     """
     if search.effort.least_gain > 0.0:
-        few = widening(search, score, near, _FEW_WIDENINGS, _FEW_WIDENED)
+        few = widening(search, score, known, near, _FEW_WIDENINGS, _FEW_WIDENED)
         if not few or few[0][0] >= best or search.effort.widenings <= _FEW_WIDENINGS:
             return few
-    return widening(search, score, near)
+    return widening(search, score, known, near)
 
 
 def widening(
-    search: Search, score: Score, near: float = np.inf, cuts: int | None = None,
-    count: int = _WIDENED,
+    search: Search, score: Score, known: list[Strategy], near: float = np.inf,
+    cuts: int | None = None, count: int = _WIDENED,
 ) -> _Timed:  # fmt: skip
     """Return the best widening branches with their times on the ideal switch, fastest first.
 
-    Those that take as long as ``near`` (seconds) there are left out.
+    Those that take as long as ``near`` (seconds) there are left out. What is in no branch is
+    data-parallel, or as in the first of ``known``.
     """
     if search.cluster.servers > _FEW_FROM:
         cuts, count = _FEW_WIDENINGS, _FEW_WIDENED
     elif cuts is None:
         cuts = search.effort.widenings
-    found = widening_branches(
-        search.space, search.regions, lambda i, parts: _part_seconds(search, i, parts), cuts
-    )
+    space, regions, seconds = search.space, search.regions, partial(_part_seconds, search)
+    wide = space.intern(data_parallel(space))
+    found = widening_branches(space, regions, seconds, cuts, wide)
+    if known[0] != wide:
+        # Whole branches only, because what is split in two ways is many tasks.
+        found = chain(found, widening_branches(space, regions, seconds, 2, known[0]))
     # Of short branches several places to go on are one.
-    distinct = dict.fromkeys(map(search.space.intern, found))
+    distinct = dict.fromkeys(map(space.intern, found))
     return promising(score, distinct, near, count, _worth(search))
 
 
@@ -280,7 +290,7 @@ def score_starts(search: Search, score: Score, known: list[Strategy], near: floa
     Those on stretches of servers begin and end at few places. Given up are those that take longer
     than ``near`` seconds.
     """
-    widened = widening(search, score, near, _FEW_WIDENINGS, _FEW_WIDENED)
+    widened = widening(search, score, known, near, _FEW_WIDENINGS, _FEW_WIDENED)
     seeds(search, score, known, widened, near, _FEW_CUTS)
 
 

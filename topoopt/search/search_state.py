@@ -68,8 +68,6 @@ class SearchState:
     first_round : float
         What the first round of all chains costs if it has the fewest proposals, as one score says;
         0 once it is made.
-    later_work : float
-        What is kept of the budget's work for moves after the rounds.
     stale : int
         Rounds without progress.
     reserve : list of Pair
@@ -94,7 +92,6 @@ class SearchState:
     streams: list[np.random.Generator] = field(default_factory=list)
     round_steps: int = 0
     first_round: float = 0.0
-    later_work: float = 0.0
     stale: int = 0
     reserve: list[Pair] = field(default_factory=list)
     idle: list[int] = field(default_factory=list)

@@ -21,7 +21,6 @@ from topoopt.fabric.transport import Transport
 from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.budget import Budget
-from topoopt.problem.effort import EFFORTS
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
 from topoopt.search import confirm
@@ -29,7 +28,7 @@ from topoopt.search.confirm import packet_time, screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS, PACKET_FINALISTS
 from topoopt.search.methods import SEARCHES, search_for
-from topoopt.search.packet_moves import PacketMoves, _Climb, _promising_first, moves_work
+from topoopt.search.packet_moves import PacketMoves, _Climb, _promising_first
 from topoopt.search.steps import Search
 
 JOB = to.Job(to.models.get_model("dlrm-16"))
@@ -249,22 +248,6 @@ def test_trains_go_on_where_they_are_quick_and_routes_are_balanced(faithful, ser
     assert search.kept == (PACKET_FINALISTS if moves else FINALISTS)
     for lesser in ("strategy-only", "topology-only", "sequential"):
         assert not Search(problem, SEARCHES[lesser]).moves_by_packets
-
-
-STAGES = EFFORTS["thorough"].packet_stages
-
-
-@pytest.mark.slow
-def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
-    """Twice the bytes cost twice as much; a default search leaves that work to the moves."""
-    tasks = search.builder.build(pairs[0].strategy)
-    cost = moves_work(pairs[0].fabric, tasks, STAGES)
-    sent = tasks.kind != TaskKind.COMPUTE
-    twice = replace(tasks, size=np.where(sent, 2.0 * tasks.size, tasks.size))
-    assert moves_work(pairs[0].fabric, twice, STAGES) == pytest.approx(2.0 * cost, rel=1e-3)
-    budget = Budget(steps=10**6, work=3e6)
-    plain = search_for(Problem(JOB.family(8), CLUSTER))
-    assert cost > 0.0 and run(search, budget).work < run(plain, budget).work
 
 
 def test_the_stages_of_a_search_are_said_in_words():
