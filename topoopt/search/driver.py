@@ -84,7 +84,7 @@ def run(
     while (
         chains and not result.interrupted
         and not _nothing_to_try(search, state) and not _settled_down(state, budget)
-        and not (_free(budget) and search.exhausted(result.best.time))
+        and not (free(budget) and search.exhausted(result.best.time))
         and result.steps < budget.steps and _affordable(state, budget)
     ):  # fmt: skip
         if keeper:
@@ -359,7 +359,7 @@ def _nothing_to_try(search: Search, state: SearchState) -> bool:
 
 def _settled_down(state: SearchState, budget: Budget) -> bool:
     """Whether the last rounds gained too little; steps and seconds that were given are spent."""
-    return _free(budget) and state.gains.over
+    return free(budget) and state.gains.over
 
 
 def _affordable(state: SearchState, budget: Budget) -> bool:
@@ -368,8 +368,8 @@ def _affordable(state: SearchState, budget: Budget) -> bool:
     return left > 0.0 and state.first_round <= left + _OVERDRAWN * budget.work
 
 
-def _free(budget: Budget) -> bool:
-    """Whether no steps or seconds were given, which are spent whatever they gain."""
+def free(budget: Budget) -> bool:
+    """Say whether no steps or seconds were given, which are spent whatever they gain."""
     return budget.seconds == float("inf") and budget.work < float("inf")
 
 

@@ -10,7 +10,6 @@ from codesign_base import InfeasibleError
 from parallelism.search.repeated import repeated
 from parallelism.strategy import Strategy, parted
 from topoopt.base.progress import Progress, ProgressCallback
-from topoopt.base.side_by_side import THREADED_FROM
 from topoopt.evaluate.problem import Problem
 from topoopt.search.driver import run
 from topoopt.search.steps import Search
@@ -24,19 +23,21 @@ def fewer_servers(search: Search) -> int | None:
     """Return on how many servers a search is made beside that on all; None where there is none.
 
     On the most, up to 16, that divide all of them, more than a server has ports. There is none for
-    32 servers or fewer, where the search itself finds as much; none for more than 64, where the
-    presets gained nothing for up to half as much time again; none for methods that are there to be
-    compared with, nor for servers that are wired already.
+    16 servers or fewer; none for more than 64, where the presets gained nothing for up to half as
+    much time again; none for methods that are there to be compared with, nor for servers that are
+    wired already.
     """
     servers, degree = search.cluster.servers, search.cluster.degree
-    if not THREADED_FROM <= servers <= _UP_TO or search.options.searched != "joint":
+    if not _MOST < servers <= _UP_TO or search.options.searched != "joint":
         return None
     if search.problem.wiring is not None:
         return None  # part of a wiring is another
     return max((n for n in range(degree + 1, _MOST + 1) if servers % n == 0), default=None)
 
 
-def best_of_fewer(search: Search, progress: ProgressCallback | None = None) -> list[Strategy]:
+def best_of_fewer(
+    search: Search, progress: ProgressCallback | None = None
+) -> tuple[list[Strategy], float]:
     """Return the best strategies of the same job on fewer servers, repeated on all.
 
     Parameters
@@ -46,9 +47,11 @@ def best_of_fewer(search: Search, progress: ProgressCallback | None = None) -> l
 
     Returns
     -------
-    list of Strategy
+    strategies : list of Strategy
         Distinct ones that fit, two at most, fastest first; none where nothing fits on fewer
         servers.
+    work : float
+        What finding them cost.
 
     Raises
     ------
@@ -62,7 +65,7 @@ def best_of_fewer(search: Search, progress: ProgressCallback | None = None) -> l
     """
     fewer = fewer_servers(search)
     if fewer is None:
-        return []
+        return [], 0.0
     problem, space = search.problem, search.space
     family = problem.family.on(fewer, problem.family.batch // search.cluster.servers * fewer)
     smaller = Problem(
@@ -79,7 +82,7 @@ def best_of_fewer(search: Search, progress: ProgressCallback | None = None) -> l
     try:
         result = run(Search(smaller, search.method), search.method.budget(fewer), report)
     except InfeasibleError:
-        return []
+        return [], 0.0
     if result.interrupted:
         raise KeyboardInterrupt
     found = (space.intern(repeated(pair.strategy, space, fewer)) for pair in result.others)
@@ -88,4 +91,4 @@ def best_of_fewer(search: Search, progress: ProgressCallback | None = None) -> l
         for strategy in dict.fromkeys(found)
         if parted(space.graph, strategy) is None and problem.fits(strategy)
     ]
-    return fitting[:_TAKEN]
+    return fitting[:_TAKEN], result.work

@@ -166,7 +166,7 @@ class OperatorSearch:
         As starts they would take the place of pairs that packet trains like better: packet trains
         had a say in them, but flows choose what a search of so many servers keeps.
         """
-        strategies = best_of_fewer(self.search, progress)
+        strategies, _ = best_of_fewer(self.search, progress)
         rewirer = Rewirer(self.problem.scored(YIELDING))
         # What takes longer by this score than the best pair by packets is hardly faster by these.
         known = [pair.packets.mean for pair in self._judged if pair.packets is not None]

@@ -40,8 +40,8 @@ _SLACK = 0.005
 _PROPOSALS = 40
 # Share of the work before them that simulations of more pairs than begin may take.
 _LOOKED_AT = 0.25
-# What sending a train over a link counts for, in the units of `Scorer.work`. It takes about 1.2, but
-# twice as many simulations made no plan faster.
+# What sending a train over a link counts for, in the units of `Scorer.work`. It takes about 1.2,
+# but twice as many simulations made no plan faster.
 _PACKET_WORK = 3.0
 
 

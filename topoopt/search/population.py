@@ -33,10 +33,11 @@ from topoopt.evaluate.grids import is_grid
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.scoring import MADE_WORK, Scorer
 from topoopt.problem.routing import Routing
-from topoopt.search.driver import make_rounds, round_steps
+from topoopt.search.driver import free, make_rounds, round_steps
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
 from topoopt.search.joint_moves import promising
+from topoopt.search.of_fewer import best_of_fewer
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import SearchState
 from topoopt.search.starts import USUAL
@@ -124,7 +125,11 @@ def wired_population(
         if search.moves_by_packets:
             pairs = _weighed(search, state, candidates, narrow, pairs)
         first = [(score(pair.strategy), pair.strategy) for pair in narrow]
-        return _wired(search, state, first, candidates, widened, pairs)
+        wired = _wired(search, state, first, candidates, widened, pairs)
+        few = None if search.threaded else _of_fewer(search, result, deadline, wired[0].time)
+        if few is not None and (chains > 1 or few.time < wired[0].time):
+            wired[-1] = few
+        return wired
     except KeyboardInterrupt:
         result.interrupted = True
         return []
@@ -373,6 +378,24 @@ def _weighed(
     result.best = pairs[0]
     result.others = finalists(pairs, search.method.spacing, search.kept)
     return pairs
+
+
+def _of_fewer(search: Search, result: SearchResult, deadline: Deadline, best: float) -> Pair | None:
+    """Return the best wiring of what a search on fewer servers found; one chain begins with it.
+
+    As a start for all chains it would keep them from what only these servers allow. Where steps or
+    seconds are given there is none, since nothing would end it in time.
+    """
+    if not free(deadline.budget):
+        return None
+    strategies, work = best_of_fewer(search, deadline.progress)
+    result.work += work
+    rewirer = search.rewirer()
+    found = [rewirer.wire(each, "search", limit=_NEAR * best) for each in strategies]
+    result.work += rewirer.work
+    pairs = [pair for pair in found if pair is not None]
+    search.keep(result, pairs)
+    return min(pairs, key=lambda pair: pair.time, default=None)
 
 
 def _off_grids(search: Search, result: SearchResult, pairs: list[Pair]) -> list[Pair]:

@@ -302,7 +302,7 @@ def test_on_many_servers_the_best_start_is_among_those_that_packets_choose_from(
     many, effort, monkeypatch
 ):
     # What a search on fewer servers found comes besides.
-    monkeypatch.setattr(operators, "best_of_fewer", lambda *_: [])
+    monkeypatch.setattr(operators, "best_of_fewer", lambda *_: ([], 0.0))
     job, cluster = many
     options = SearchOptions(confirm="packet", effort=effort)
     search = OperatorSearch(Problem(job.family(cluster.servers), cluster, options))
