@@ -44,7 +44,7 @@ from topoopt.problem.prices import default_prices
 from topoopt.problem.reconfiguration import RECONFIGURABLE, Reconfiguration
 from topoopt.problem.units import format_time
 from topoopt.report import lanes, layout_map, traffic, wiring
-from topoopt.search import joint, joint_moves, population
+from topoopt.search import joint, joint_moves, on_baseline, population
 from topoopt.studies.failures import fail_randomly
 from topoopt.studies.repairs import REPAIRS
 from topoopt.studies.shared.fabrics import SHARED_FABRICS
@@ -95,7 +95,8 @@ def test_the_table_of_efforts_has_the_numbers_of_the_code():
             6: f"{effort.routed}",
             7: f"{effort.confirmed}; {effort.finalists}",
             8: f"{effort.compared:g}",
-            9: f"{effort.layouts}",
+            9: f"{on_baseline._RANKED * effort.confirmed}",
+            10: f"{effort.layouts}",
         }
         for row, number in expected.items():
             assert re.match(rf"{re.escape(number)}(?![\d.])", told[row]), (place, number)
