@@ -36,6 +36,7 @@ from topoopt.search.confirm import (
 )
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
+from topoopt.search.packet_moves import simulation_work
 from topoopt.search.population import NEARLY, score_starts
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.steps import Search
@@ -47,8 +48,9 @@ _POOL, _NEAR = 40, 1.1
 # Fabrics that take so many times as long as the plan by what may be simulated there are told by the
 # fewest of too many transfers, too.
 _FAR = 5.0
-# Strategies that one copy in packet trains ranks for each that all copies choose among: packets of
-# several paths collide on switches, of which flows know nothing, by up to 30 % of the time.
+# Strategies that one copy in packet trains ranks for each that all copies choose among, as long as
+# that costs no more than the plan's search: packets of several paths collide on switches, of which
+# flows know nothing, by up to 30 % of the time.
 _RANKED = 4
 # Work of a plan's search that ended by its bound counts as so much at least.
 _LEAST_SHARED = 2e7
@@ -189,8 +191,11 @@ def best_on_baseline(
         stream = _STREAMS.get(fabric.name, crc32(fabric.name.encode()))
         _improve(search, first, score, shared, stream, progress)
     if packets and not result.interrupted:
-        count = _RANKED * search.effort.confirmed
-        met = score.pairs(cast("Fabric", base.unmerged), count, search.method.spacing)
+        real = cast("Fabric", base.unmerged)
+        cost = simulation_work(real, problem.family.build(first[0].strategy))
+        least, most = search.effort.confirmed + 1, _RANKED * search.effort.confirmed
+        count = int(np.clip(shared / cost, least, most))
+        met = score.pairs(real, count, search.method.spacing)
         ranked = screened(problem, met, search.effort.confirmed, progress)
         best, times = _fewest_seconds(problem, ranked)
         chosen = [best]

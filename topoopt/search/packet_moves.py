@@ -45,8 +45,20 @@ _LOOKED_AT = 0.25
 _PACKET_WORK = 3.0
 
 
-def _simulation_work(fabric: Fabric, tasks: TaskGraph) -> float:
-    """Return what one simulation with packet trains counts for."""
+def simulation_work(fabric: Fabric, tasks: TaskGraph) -> float:
+    """Return what one simulation with packet trains counts for.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+        One iteration.
+
+    Returns
+    -------
+    float
+        In the units of `topoopt.evaluate.scoring.Scorer`, in proportion to the bytes sent.
+    """
     transport = fabric.transport
     hops = float(link_bytes(fabric, tasks).sum()) / (
         transport.train_packets * transport.segment_bytes
@@ -181,7 +193,7 @@ class PacketMoves:
             if len(climbs) >= count and self.work >= most:
                 break
             pair = wired[place]
-            cost = _simulation_work(pair.fabric, self.problem.family.build(pair.strategy))
+            cost = simulation_work(pair.fabric, self.problem.family.build(pair.strategy))
             self.work += cost
             if all(climb.least != least for climb in climbs):  # else one is the other's twin
                 key = np.random.SeedSequence(self.problem.seed, spawn_key=(900, place))

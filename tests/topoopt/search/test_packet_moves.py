@@ -28,7 +28,7 @@ from topoopt.search.confirm import packet_time, screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS, PACKET_FINALISTS
 from topoopt.search.methods import SEARCHES, search_for
-from topoopt.search.packet_moves import PacketMoves, _Climb, _promising_first
+from topoopt.search.packet_moves import PacketMoves, _Climb, _promising_first, simulation_work
 from topoopt.search.steps import Search
 
 JOB = to.Job(to.models.get_model("dlrm-16"))
@@ -248,6 +248,15 @@ def test_trains_go_on_where_they_are_quick_and_routes_are_balanced(faithful, ser
     assert search.kept == (PACKET_FINALISTS if moves else FINALISTS)
     for lesser in ("strategy-only", "topology-only", "sequential"):
         assert not Search(problem, SEARCHES[lesser]).moves_by_packets
+
+
+def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
+    tasks = search.builder.build(pairs[0].strategy)
+    cost = simulation_work(pairs[0].fabric, tasks)
+    sent = tasks.kind != TaskKind.COMPUTE
+    twice = replace(tasks, size=np.where(sent, 2.0 * tasks.size, tasks.size))
+    assert simulation_work(pairs[0].fabric, twice) == pytest.approx(2.0 * cost, rel=1e-3)
+    assert cost > 0.0
 
 
 def test_the_stages_of_a_search_are_said_in_words():
