@@ -194,7 +194,7 @@ def best_on_baseline(
         real = cast("Fabric", base.unmerged)
         cost = simulation_work(real, problem.family.build(first[0].strategy))
         least, most = search.effort.confirmed + 1, _RANKED * search.effort.confirmed
-        count = int(np.clip(shared / cost, least, most))
+        count = int(np.clip(shared / (cost + 1.0), least, most))
         met = score.pairs(real, count, search.method.spacing)
         ranked = screened(problem, met, search.effort.confirmed, progress)
         best, times = _fewest_seconds(problem, ranked)
