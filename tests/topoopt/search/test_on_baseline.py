@@ -72,16 +72,26 @@ def test_an_interrupted_search_is_not_gone_on_with(searched):
     assert not seen and np.isfinite(found.time)
 
 
-def test_a_job_of_little_work_a_proposal_does_not_go_on_for_minutes(tmp_path, monkeypatch):
-    """Two operators that need no network, whose plan is proven to be the best at once."""
+def silent_model(folder):
+    """Return a model of two operators without parameters, which need no network."""
     operators = [
         {"name": "pool", "kind": "pool", "inputs": ["image"], "kernel": 3},
         {"name": "weights", "kind": "softmax", "inputs": ["scores"]},
     ]
     inputs = {"image": [3, 16, 8], "scores": [16, 8]}
     model = {"name": "m", "batch_per_gpu": 3, "inputs": inputs, "operators": operators}
-    (tmp_path / "m.json").write_text(json.dumps(model))
-    job, cluster = to.Job(to.load_model(tmp_path / "m.json")), to.Cluster(2, 2, "100Gbps")
+    (folder / "m.json").write_text(json.dumps(model))
+    return to.load_model(folder / "m.json")
+
+
+def test_what_sends_nothing_is_ranked_by_packet_trains_on_other_fabrics(tmp_path):
+    plan = to.co_optimize(to.Job(silent_model(tmp_path)), to.Cluster(2, 2, "100Gbps"))
+    assert {base.packet_time_s for base in plan.baselines.values()} == {plan.packet_time_s}
+
+
+def test_a_job_of_little_work_a_proposal_does_not_go_on_for_minutes(tmp_path, monkeypatch):
+    """Its plan is proven to be the best at once."""
+    job, cluster = to.Job(silent_model(tmp_path)), to.Cluster(2, 2, "100Gbps")
     options = SearchOptions(confirm="none", chains=1).settled("operators", 2)
     searched = search_of(Problem(job.family(2), cluster, options))
     result = searched.run()
