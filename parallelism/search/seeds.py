@@ -209,7 +209,7 @@ def widening_branches(
     cuts : int
         Places at which a branch may go on elsewhere, its ends included, evenly spread.
     others : Strategy
-        On all servers.
+        Where what is in no branch lies, and branches at last.
 
     Returns
     -------
