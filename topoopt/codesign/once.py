@@ -13,7 +13,7 @@ from routing.routes import tabled
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.processes import granted_cores
 from topoopt.base.progress import ProgressCallback
-from topoopt.base.second import Second, second_process
+from topoopt.base.second import second_process
 from topoopt.base.side_by_side import THREADED_FROM, Beside
 from topoopt.base.version import installed_version
 from topoopt.baselines.baselines import baseline_fabrics
@@ -98,14 +98,15 @@ def optimize_once(
     cluster, options, seed = asked.cluster, asked.options, asked.seed
     table = default_prices() if asked.prices is None else asked.prices
     family = asked.job.family(cluster.servers)
-    chosen = baseline_fabrics(asked.baselines, cluster, table, seed, options.reconfiguration)
     problem: Problem[Any] = Problem(family, cluster, options, seed, wiring=asked.wiring)
-    layouts = isinstance(family, LayoutFamily)
+    layouts, search = isinstance(family, LayoutFamily), search_of(problem)
     with (
         interrupts_between_steps(progress, everywhere=layouts) as report,
-        second_process({"problem": problem}, wanted=_worth_two(family, len(chosen))) as second,
+        second_process(search.shared, wanted=_worth_two(family)) as second,
     ):
-        search = search_of(problem, second)
+        search.use(second)
+        # Once the second process has begun: this loads libraries that take some time.
+        chosen = baseline_fabrics(asked.baselines, cluster, table, seed, options.reconfiguration)
         result = search.run(report, keeper)
         with Beside(report, _beside(cluster.servers)) as beside:
             bound = None if layouts or second.there else beside.start(search.bound)
@@ -141,11 +142,11 @@ def optimize_once(
     return _assemble(search, result, packets, scheduled, compared, names, table, plain_bound)
 
 
-def search_of(problem: Problem[Any], second: Second | None = None) -> AnySearch:
-    """Return the search of a problem's family; a second process, if there is one, helps."""
+def search_of(problem: Problem[Any]) -> AnySearch:
+    """Return the search of a problem's family."""
     if isinstance(problem.family, LayoutFamily):
-        return LayoutSearch(problem, second=second)
-    return OperatorSearch(problem, second)
+        return LayoutSearch(problem)
+    return OperatorSearch(problem)
 
 
 def _beside(servers: int) -> int:
@@ -157,12 +158,12 @@ def _beside(servers: int) -> int:
     return 3 if servers >= THREADED_FROM and tabled(servers) else 2
 
 
-def _worth_two(family: AnyFamily, fabrics: int) -> bool:
+def _worth_two(family: AnyFamily) -> bool:
     """Whether a second process is worth its start: it finds what it needs compiled."""
     if isinstance(family, LayoutFamily):
         helps = family.gpus >= _MANY_GPUS
     else:
-        helps = fabrics > 0 and 1 < family.servers < THREADED_FROM
+        helps = 1 < family.servers < THREADED_FROM
     return (
         helps
         and granted_cores() > 1

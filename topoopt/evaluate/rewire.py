@@ -127,10 +127,6 @@ class Rewirer(Generic[P]):
         self._spared = several and (costly or self._many)
         self._alone = no_network() if self.cluster.servers == 1 else None
 
-    def fresh(self, most_work: float = float("inf")) -> "Rewirer[P]":
-        """Return one like it that has done no work yet, and may do so much."""
-        return Rewirer(self.problem, most_work, grids=self.grids)
-
     def _scorer(self, fabric: Fabric, tolerance: float = 0.0) -> Scorer[P]:
         return Scorer(self.problem, fabric, tolerance)
 

@@ -18,7 +18,6 @@ import numpy as np
 from codesign_base import InfeasibleError
 from parallelism.strategy import Strategy
 from topoopt.base.progress import Progress, ProgressCallback
-from topoopt.base.side_by_side import in_twos
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import IDEAL_SWITCH
 from topoopt.evaluate.rewire import Rewirer
@@ -30,6 +29,7 @@ from topoopt.search.result import SearchResult
 from topoopt.search.search_state import Keeper, SearchState
 from topoopt.search.starts import LEAST_MEMORY, SLOW_START, USUAL, start_pair, starting_strategies
 from topoopt.search.steps import After, Deadline, Round, Search, timed
+from topoopt.search.wirer import Wirer
 
 # A round that improves the best time by less than this share counts as converged.
 _CONVERGED = 1e-3
@@ -121,17 +121,15 @@ def start(
     InfeasibleError
         If none fits in memory.
     """
-    problem, servers = search.problem, search.cluster.servers
+    problem = search.problem
     named = starting_strategies(search.space, problem.family, search.method.starts)
     times = {name: float("inf") for name, s in named.items() if not problem.fits(s)}
-    fitting = [(name, strategy) for name, strategy in named.items() if name not in times]
+    fitting = [(strategy, name) for name, strategy in named.items() if name not in times]
     pairs: list[Pair] = []
     best = float("inf")
     interrupted = False
 
-    def wire(item: tuple[str, Strategy], limit: float) -> Pair | None:
-        name, strategy = item
-        return start_pair(Rewirer(problem), strategy, name, limit)
+    wirer = Wirer(problem, search.space, search.second)
 
     def limit() -> float:
         return 0.0 if search.exhausted(best) else SLOW_START * best
@@ -140,10 +138,10 @@ def start(
         # On many servers what is slow is not even wired, once the first of them says what is.
         alone = 1 if problem.spares else 0
         wired = chain(
-            in_twos(fitting[:alone], wire, limit, servers),
-            in_twos(fitting[alone:], wire, limit, servers),
+            wirer.in_twos(start_pair, fitting[:alone], limit),
+            wirer.in_twos(start_pair, fitting[alone:], limit),
         )
-        for done, (_, pair) in enumerate(wired):
+        for done, pair in enumerate(wired):
             if pair is not None:
                 pairs = sorted([*pairs, pair], key=lambda pair: pair.time)
                 best = pairs[0].time
@@ -250,6 +248,7 @@ def round_steps(search: Search, pair: Pair, chains: int, most: int) -> tuple[int
 def _begun(search: Search, deadline: Deadline) -> SearchState:
     """Score the starts, and return the state before the first round."""
     pairs, times, interrupted = start(search, deadline.progress)
+    search.look_ahead()
     result = SearchResult(pairs[0], times, interrupted=interrupted, first=pairs[0])
     if search.yielding > 0.0:
         pairs = sorted(timed(search.sought, pairs, result), key=lambda pair: pair.time)

@@ -35,11 +35,11 @@ def rewired_or_escaped(search: Search, state: SearchState, r: Round, changed: bo
     if r.moves is None:
         r.moves = moves_of(search, state, r.pair)
     score = search.quick_scorer(search.ideal)
-    rewirer = search.rewirer()
+    wirer = search.wirer()
     # Wiring some on many servers would cost many times all that came before.
     most_work = state.result.work
-    found = r.moves.step(score, rewirer, r.rng, _LEAPS * r.steps, most_work)
-    r.work += score.work + rewirer.work
+    found = r.moves.step(score, wirer, r.rng, _LEAPS * r.steps, most_work)
+    r.work += score.work + wirer.work
     if found is not None:
         r.pair, r.searcher, r.moves = found, None, None
 
@@ -83,7 +83,7 @@ def crossover(search: Search, state: SearchState, current: list[Pair]) -> list[P
     """
     result, current = state.result, list(current)
     score = search.quick_scorer(search.ideal)
-    rewirer = search.rewirer()
+    wirer = search.wirer()
     most_work = _CROSSED * result.work
     for place, host in enumerate(current):
         children: dict[Strategy, None] = {}
@@ -95,8 +95,8 @@ def crossover(search: Search, state: SearchState, current: list[Pair]) -> list[P
                 if len(region) >= LARGE:
                     change = [(i, guest.strategy.configs[i]) for i in region]
                     children[host.strategy.replace(change)] = None
-        current[place] = best_wired(host, children, score, rewirer, most_work) or host
-    result.work += score.work + rewirer.work
+        current[place] = best_wired(host, children, score, wirer, most_work) or host
+    result.work += score.work + wirer.work
     search.keep(result, current)
     return current
 

@@ -18,9 +18,9 @@ from parallelism.search.replayed import Replayed
 from parallelism.search.searcher import work_of
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
-from topoopt.base.side_by_side import in_twos
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.rewire import Rewirer
+from topoopt.search.wirer import Wirer
 
 # Placements of one pair of degrees.
 _PLACEMENTS = 8
@@ -73,7 +73,7 @@ def best_wired(
     pair: Pair,
     strategies: Iterable[Strategy],
     score: Score,
-    rewirer: Rewirer,
+    wirer: Wirer,
     most_work: float = float("inf"),
 ) -> Pair | None:
     """Wire the most promising of some strategies, and return the best if it beats a pair.
@@ -84,9 +84,9 @@ def best_wired(
     strategies : iterable of Strategy
     score : callable
         Scores on the ideal switch.
-    rewirer : Rewirer
+    wirer : Wirer
     most_work : float
-        Wire no more of them, nor any in more ways, once the rewirer counts so much work.
+        Wire no more of them, nor any in more ways, once the wirer counts so much work.
 
     Returns
     -------
@@ -97,28 +97,29 @@ def best_wired(
     best = [pair]
 
     def affordable() -> Iterator[tuple[Strategy, float]]:
-        if rewirer.work >= most_work:
+        if wirer.work >= most_work:
             return  # which are promising need not be known
         for _, strategy in promising(score, strategies, pair.time):
-            left = most_work - rewirer.work
+            left = most_work - wirer.work
             if left <= 0.0:
                 return
             yield strategy, left
 
-    def wire(item: tuple[Strategy, float], limit: float) -> tuple[Pair | None, float]:
-        strategy, left = item
-        fresh = rewirer.fresh(left)
-        return fresh.wire(strategy, "search", limit=limit, exact=False), fresh.work
-
-    wired = in_twos(affordable(), wire, lambda: best[-1].time, rewirer.cluster.servers)
-    for _, (found, work) in wired:
-        rewirer.work += work
+    for found in wirer.in_twos(nearly_wired, affordable(), lambda: best[-1].time):
         if found is not None and found.time < best[-1].time:
             best.append(found)
     if best[-1] is pair:
         return None
-    exact = rewirer.exactly(best[-1])
+    exact = wirer.exactly(best[-1])
     return exact if exact.time < pair.time else None
+
+
+def nearly_wired(
+    rewirer: Rewirer, strategy: Strategy, most_work: float, limit: float
+) -> Pair | None:
+    """Return the best pair of a strategy, with a near time, for no more than so much work."""
+    rewirer.most_work = most_work
+    return rewirer.wire(strategy, "search", limit=limit, exact=False)
 
 
 class JointMoves(Replayed):
@@ -155,7 +156,7 @@ class JointMoves(Replayed):
                     yield strategy
 
     def step(
-        self, score: Score, rewirer: Rewirer, rng: np.random.Generator, count: int,
+        self, score: Score, wirer: Wirer, rng: np.random.Generator, count: int,
         most_work: float = float("inf"),
     ) -> Pair | None:  # fmt: skip
         """Look at some neighbours, wire the most promising, and return the best if it is faster.
@@ -164,7 +165,7 @@ class JointMoves(Replayed):
         ----------
         score : callable
             Scores on an ideal switch.
-        rewirer : Rewirer
+        wirer : Wirer
         rng : numpy.random.Generator
             Orders the regions.
         count : int
@@ -184,4 +185,4 @@ class JointMoves(Replayed):
         batch = list(islice(self._moves, count))
         self._taken += len(batch)
         self.exhausted = len(batch) < count
-        return best_wired(self.pair, batch, score, rewirer, most_work)
+        return best_wired(self.pair, batch, score, wirer, most_work)

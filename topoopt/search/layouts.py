@@ -108,18 +108,11 @@ class LayoutSearch:
     like : Placement, optional
         Of the same model on other servers. A layout of the same degrees, but that of data, is
         simulated whatever its estimate, with its ranks in the same order first.
-    second : Second, optional
-        A second process that shares ``problem``.
     """
 
-    def __init__(
-        self,
-        problem: Problem[LayoutFamily],
-        like: Placement | None = None,
-        second: Second | None = None,
-    ) -> None:
+    def __init__(self, problem: Problem[LayoutFamily], like: Placement | None = None) -> None:
         self.problem, self.like = problem, like
-        self.second = Second({"problem": problem}) if second is None else second
+        self.second = Second(self.shared)
         self.family, self.cluster = problem.family, problem.cluster
         self.placed: list[Placed] = []
         self.skipped: dict[Layout, None] = {}
@@ -127,6 +120,21 @@ class LayoutSearch:
         self._survey: Survey | None = None
         self._candidates: tuple[Candidate, ...] = ()
         self._compared: list[Compared] = []
+
+    @property
+    def shared(self) -> dict[str, Problem[LayoutFamily]]:
+        """What a second process needs to know of the search."""
+        return {"problem": self.problem}
+
+    def use(self, second: Second) -> None:
+        """Let a second process, if there is one, make some of the calls.
+
+        Parameters
+        ----------
+        second : Second
+            It shares ``shared``.
+        """
+        self.second = second
 
     def bound(self, *, quick: bool = False) -> Bound | None:
         """Return the bound over all layouts and placements, once `run` has looked at these.

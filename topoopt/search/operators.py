@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
-from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
 from topoopt.base.progress import ProgressCallback
-from topoopt.base.second import Second, Task
+from topoopt.base.second import Second
 from topoopt.base.side_by_side import in_twos
 from topoopt.baselines.baseline import BaselineFabric
 from topoopt.bounds.bounds import Bound
@@ -14,7 +13,6 @@ from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, search_tolerance
-from topoopt.fabric.warm import warm_up
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
 from topoopt.search.again import judged, one_path, search_again
@@ -28,6 +26,7 @@ from topoopt.search.packet_moves import PacketMoves
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
+from topoopt.search.steps import Search
 from topoopt.search.yielding import YIELDING
 
 
@@ -37,19 +36,28 @@ class OperatorSearch:
     Parameters
     ----------
     problem : Problem
-    second : Second, optional
-        A second process that shares ``problem``. It begins with the bound over all strategies.
     """
 
-    def __init__(self, problem: Problem, second: Second | None = None) -> None:
+    def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.search = search_for(problem.fused)
-        self._bound: Task | None = None
-        if second is not None and second.there:
-            self._bound = second.start(bound_of)
-            second.start(made_ready)
         # What packet trains said of the best pair before they choose.
         self._judged: list[Pair] = []
+
+    @property
+    def shared(self) -> dict[str, Search]:
+        """What a second process needs to know of the search."""
+        return {"search": self.search}
+
+    def use(self, second: Second) -> None:
+        """Let a second process, if there is one, make some of the calls.
+
+        Parameters
+        ----------
+        second : Second
+            It shares ``shared``.
+        """
+        self.search.second = second
 
     def budget(self) -> Budget:
         """Return when the search stops at the latest."""
@@ -97,10 +105,7 @@ class OperatorSearch:
         -------
         Bound or None
         """
-        if self._bound is None:
-            return self.search.least
-        least: Bound | None = self._bound.result(hear=True)
-        return least
+        return self.search.least
 
     def candidates(
         self, result: SearchResult, progress: ProgressCallback | None = None
@@ -288,14 +293,13 @@ class OperatorSearch:
 
 
 def best_for_fabric(
-    problem: Problem, base: BaselineFabric, result: SearchResult[Strategy]
+    search: Search, base: BaselineFabric, result: SearchResult[Strategy]
 ) -> BestOnBaseline[Strategy]:
     """Return what `OperatorSearch.best_on` does, also in another process.
 
     Parameters
     ----------
-    problem : Problem
-        Of the search.
+    search : Search
     base, result
         As there.
 
@@ -303,33 +307,4 @@ def best_for_fabric(
     -------
     BestOnBaseline
     """
-    return best_on_baseline(search_for(problem.fused), base, result)
-
-
-def bound_of(problem: Problem) -> Bound | None:
-    """Return what `OperatorSearch.bound` does, also in another process.
-
-    Parameters
-    ----------
-    problem : Problem
-        Of the search.
-
-    Returns
-    -------
-    Bound or None
-    """
-    return OperatorSearch(problem).bound()
-
-
-def made_ready(problem: Problem) -> None:
-    """Load what `best_for_fabric` needs, in a process that has nothing to do yet.
-
-    Parameters
-    ----------
-    problem : Problem
-        Of the search.
-    """
-    warm_up("packet")
-    score = Scorer(problem.scored(YIELDING), problem.ideal)
-    for strategy in named_strategies(search_for(problem.fused).space).values():
-        score(strategy)
+    return best_on_baseline(search, base, result)

@@ -4,7 +4,7 @@ On an ideal switch no topology limits a strategy. Those that are fastest there h
 topologies built for them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -26,18 +26,19 @@ from parallelism.search.seeds import (
 )
 from parallelism.search.slices import all_sliced, all_together
 from parallelism.strategy import Strategy
-from topoopt.base.side_by_side import in_twos
+from topoopt.base.second import Task
 from topoopt.bounds.everything import wirings_of
 from topoopt.bounds.space_terms import trade_off
-from topoopt.evaluate.grids import is_grid
 from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import MADE_WORK, Scorer
+from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
 from topoopt.search.driver import free, make_rounds, round_steps
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
-from topoopt.search.joint_moves import promising
-from topoopt.search.of_fewer import best_of_fewer
+from topoopt.search.joint_moves import nearly_wired, promising
+from topoopt.search.of_fewer import best_of_fewer, fewer_servers
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import SearchState
 from topoopt.search.starts import USUAL
@@ -62,8 +63,6 @@ _NEAR = 1.35
 _MUCH_FASTER = 1.1
 NEARLY = 1.01
 """Near times, off by about 0.1 %, do for what takes so many times as long as the best."""
-# Best pairs on grids whose strategies are wired otherwise, too.
-_TWICE = 2
 # Places at which streams on halves begin and end where scores are costly.
 _FEW_CUTS, _FEW_FROM = 4, 32
 # The same of widening branches; how many of them are wired, and how many of both are searched.
@@ -100,6 +99,7 @@ def wired_population(
     if search.cluster.servers == 1 or budget.steps == 0 or search.exhausted(pairs[0].time):
         return best_starts(search, state, pairs, deadline)
     score, before = search.quick_scorer(search.ideal), (result.steps, result.work)
+    fewer = _asked_of_fewer(search, budget)
     try:
         # Few servers are cheap to search whole.
         near = _NEAR * pairs[0].time if search.threaded else np.inf
@@ -126,9 +126,10 @@ def wired_population(
             pairs = _weighed(search, state, candidates, narrow, pairs)
         first = [(score(pair.strategy), pair.strategy) for pair in narrow]
         wired = _wired(search, state, first, candidates, widened, pairs)
-        few = None if search.threaded else _of_fewer(search, result, deadline, wired[0].time)
-        if few is not None and (chains > 1 or few.time < wired[0].time):
-            wired[-1] = few
+        if fewer is not None:
+            few = _of_fewer(search, result, deadline, fewer, wired[0].time)
+            if few is not None and (chains > 1 or few.time < wired[0].time):
+                wired[-1] = few
         return wired
     except KeyboardInterrupt:
         result.interrupted = True
@@ -364,56 +365,60 @@ def _weighed(
     """Let packet trains say how much transfers yield; return the starting pairs with that score."""
     result = state.result
 
-    def wired() -> Iterator[Pair]:
-        order = sorted(range(len(candidates)), key=lambda c: candidates[c][0])
-        for strategy in dict.fromkeys(candidates[c][1] for c in order):
-            pair = search.rewirer().wire(strategy, "search", exact=False)
-            if pair is not None:
-                yield pair
-
+    order = sorted(range(len(candidates)), key=lambda c: candidates[c][0])
+    distinct = dict.fromkeys(candidates[c][1] for c in order)
     # Its work is not counted: where wirings are expensive it would leave none for the rounds.
+    wired = search.wirer().in_twos(
+        nearly_wired, ((strategy, np.inf) for strategy in distinct), lambda: np.inf
+    )
     # Those that begin narrow have both gradients and messages, which others may not have.
-    search.yielding = measured_yielding(search.problem, wired(), narrow)
+    search.yielding = measured_yielding(search.problem, filter(None, wired), narrow)
     pairs = sorted(timed(search.sought, pairs, result), key=lambda pair: pair.time)
     result.best = pairs[0]
     result.others = finalists(pairs, search.method.spacing, search.kept)
     return pairs
 
 
-def _of_fewer(search: Search, result: SearchResult, deadline: Deadline, best: float) -> Pair | None:
-    """Return the best wiring of what a search on fewer servers found; one chain begins with it.
+def _asked_of_fewer(search: Search, budget: Budget) -> Task | None:
+    """Begin a search on fewer servers, with what it finds one chain begins.
 
-    As a start for all chains it would keep them from what only these servers allow. Where steps or
-    seconds are given there is none, since nothing would end it in time.
+    Where steps or seconds are given there is none, since nothing would end it in time.
     """
-    if not free(deadline.budget):
+    if search.threaded or not free(budget) or fewer_servers(search) is None:
         return None
-    strategies, work = best_of_fewer(search, deadline.progress)
-    result.work += work
-    rewirer = search.rewirer()
-    found = [rewirer.wire(each, "search", limit=_NEAR * best) for each in strategies]
-    result.work += rewirer.work
+    return search.second.share(best_of_fewer, [{}])[0]
+
+
+def _of_fewer(
+    search: Search, result: SearchResult, deadline: Deadline, fewer: Task, best: float
+) -> Pair | None:
+    """Return the best wiring of what a search on fewer servers found.
+
+    As a start for all chains it would keep them from what only these servers allow.
+    """
+    strategies, work = (
+        best_of_fewer(search, deadline.progress) if fewer.begin() else fewer.result(hear=True)
+    )
+    wirer = search.wirer()
+    asked = [(search.space.intern(strategy), np.inf) for strategy in strategies]
+    found = wirer.in_twos(nearly_wired, asked, lambda: _NEAR * best)
     pairs = [pair for pair in found if pair is not None]
+    result.work += work + wirer.work
     search.keep(result, pairs)
     return min(pairs, key=lambda pair: pair.time, default=None)
 
 
-def _off_grids(search: Search, result: SearchResult, pairs: list[Pair]) -> list[Pair]:
-    """Wire the strategies of the best pairs otherwise, too, where these are on grids.
-
-    How much transfers yield differs between the two kinds of wirings, and no score knows it of
-    both; so chains begin on either, and packet trains choose.
-    """
-    best = sorted(pairs, key=lambda pair: pair.time)[:_TWICE]
-    rewirer = search.rewirer(grids=False)
-    found = []
-    for pair in best:
-        if is_grid(pair.topology, search.cluster):
-            other = rewirer.wire(pair.strategy, "search", limit=_NEAR * pair.time)
-            if other is not None:
-                found.append(other)
-    result.work += rewirer.work
-    return found
+def _promising_wired(
+    rewirer: Rewirer, strategy: Strategy, allowed: tuple[float, float], limit: float
+) -> Pair | None:
+    """Wire what may be slower by a factor than the best; for the formula's wiring it is another."""
+    slack, formula = allowed
+    best = limit / slack
+    pair = rewirer.wire(
+        strategy, "search", formula_limit=formula * best, limit=limit, exact=False,
+        weighted=rewirer.spares,
+    )  # fmt: skip
+    return rewirer.exactly(pair) if pair is not None and pair.time <= NEARLY * best else pair
 
 
 def _wired(
@@ -421,7 +426,8 @@ def _wired(
     pairs: list[Pair],
 ) -> list[Pair]:  # fmt: skip
     """Wire some, then candidates from the fastest on the ideal switch; return the best pairs."""
-    chains, servers, result = search.options.chains, search.cluster.servers, state.result
+    chains, result, wirer = search.options.chains, state.result, search.wirer()
+    before, formula = result.work, search.formula_limit(1.0)
     order = sorted(range(len(candidates)), key=lambda c: candidates[c][0])
     near = _NEAR * candidates[order[0]][0]
     found, seen = list(pairs), {pair.strategy for pair in pairs}
@@ -431,17 +437,6 @@ def _wired(
     chosen = [s for s in dict.fromkeys(hopeful) if s not in seen][: most + len(first)]
     seen |= set(chosen)
 
-    def wire(strategy: Strategy, limit: float, allowed: float) -> tuple[Pair | None, float]:
-        rewirer = search.rewirer()
-        formula = search.formula_limit(limit / allowed)
-        pair = rewirer.wire(
-            strategy, "search", formula_limit=formula, limit=limit, exact=False,
-            weighted=search.problem.spares,
-        )  # fmt: skip
-        if pair is not None and pair.time <= NEARLY * limit / allowed:
-            pair = rewirer.exactly(pair)
-        return pair, rewirer.work
-
     def fastest(wired: list[Pair]) -> float:
         return min(pair.time for pair in wired)
 
@@ -449,36 +444,27 @@ def _wired(
     gains = Gains(search.effort.least_gain, search.effort.least_work)
     gains.note(result.work, fastest(found))
 
-    def enough(strategy: Strategy) -> bool:
-        """Whether the last ones gained little, and this is not much faster on the ideal switch."""
-        return gains.over and fastest(found) <= _MUCH_FASTER * ideal[strategy]
+    def wired(strategies: list[Strategy], slack: float, beside: list[Pair]) -> list[Pair]:
+        """Wire strategies until the last ones gained too little."""
+        made: list[Pair] = []
+        asked = [(strategy, (slack, formula)) for strategy in strategies]
+        pairs = wirer.in_twos(_promising_wired, asked, lambda: slack * fastest(beside + made))
+        for strategy, pair in zip(strategies, pairs, strict=True):
+            result.work = before + wirer.work
+            if pair is not None:
+                made.append(pair)
+            gains.note(result.work, fastest(beside + made))
+            # They gained little, and this is not much faster on the ideal switch.
+            if gains.over and fastest(beside + made) <= _MUCH_FASTER * ideal[strategy]:
+                break
+        return made
 
-    for strategy, (pair, work) in in_twos(
-        chosen, partial(wire, allowed=SPLITS_GAIN), lambda: SPLITS_GAIN * fastest(found), servers
-    ):
-        result.work += work
-        if pair is not None:
-            found.append(pair)
-        gains.note(result.work, fastest(found))
-        if enough(strategy):
-            break
+    found += wired(chosen, SPLITS_GAIN, found)
     # Widening branches are much alike on the ideal switch, and differ once they are wired.
-    late: list[Pair] = []
     slack = _WORTH_PACKETS if search.moves_by_packets else 1.0
     fresh = [strategy for _, strategy in widened if strategy not in seen]
-    for strategy, (pair, work) in in_twos(
-        fresh, partial(wire, allowed=slack), lambda: slack * fastest(found + late), servers
-    ):
-        result.work += work
-        if pair is not None:
-            late.append(pair)
-        gains.note(result.work, fastest(found + late))
-        if enough(strategy):
-            break
-    late.sort(key=lambda pair: pair.time)
+    late = sorted(wired(fresh, slack, found), key=lambda pair: pair.time)
     found += late[:chains]
-    if search.moves_by_packets:
-        found += _off_grids(search, result, found)
     search.keep(result, found + late)
     found.sort(key=lambda pair: pair.time)
     if search.threaded:

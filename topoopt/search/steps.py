@@ -15,11 +15,13 @@ from parallelism.builder import TaskGraphBuilder
 from parallelism.search.annealing import Annealer
 from parallelism.search.local import LocalSearch
 from parallelism.search.mcmc import Acceptance
+from parallelism.search.named import named_strategies
 from parallelism.search.portfolio import Portfolio
 from parallelism.search.regions import Regions
 from parallelism.search.searcher import Searcher
 from parallelism.search.space import StrategySpace
 from topoopt.base.progress import ProgressCallback
+from topoopt.base.second import Second, Task
 from topoopt.base.side_by_side import THREADED_FROM, in_twos
 from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import everything_bound
@@ -29,6 +31,7 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import PACKETS
+from topoopt.fabric.warm import warm_up
 from topoopt.problem.budget import Budget
 from topoopt.problem.effort import Effort
 from topoopt.problem.routing import Routing
@@ -36,6 +39,7 @@ from topoopt.search.finalists import FINALISTS, PACKET_FINALISTS, finalists
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import SearchState
+from topoopt.search.wirer import Wirer
 from topoopt.search.yielding import YIELDING
 
 # Of many variants of one pair only the fastest is worth a truer simulation.
@@ -193,6 +197,11 @@ class Search:
         Scored by fluid times. The same problem and as many steps give the same result.
     method : SearchMethod
 
+    Attributes
+    ----------
+    second : Second
+        A second process, if there is one, that shares this as ``search``.
+
     Raises
     ------
     InputError
@@ -211,6 +220,12 @@ class Search:
         self.regions = Regions(self.builder.graph, self.space.alike)
         # What scores weigh transfers that yield by, until packet trains say it of this job.
         self.yielding = YIELDING if self.moves_by_packets else 0.0
+        self.second = Second({"search": self})
+        self._least: Task | None = None
+
+    def __reduce__(self) -> tuple[type["Search"], tuple[Problem, SearchMethod]]:
+        """Return what is sent to another process: nothing that can be worked out there."""
+        return Search, (self.problem, self.method)
 
     @property
     def sought(self) -> Problem:
@@ -274,7 +289,17 @@ class Search:
         """What no plan is faster than, where devices work in the plain order."""
         if not self.options.plain_orders:
             return None
+        if self._least is not None:
+            least: Bound | None = self._least.result(hear=True)
+            return least
         return everything_bound(self.problem.family, self.cluster, hops=PACKETS.ways)
+
+    def look_ahead(self) -> None:
+        """Let a second process that has nothing else to do work out what is needed later."""
+        if self.second.there:
+            # It begins with the last.
+            self.second.share(made_ready, [{}])
+            (self._least,) = self.second.share(least_of, [{}])
 
     def exhausted(self, time: float) -> bool:
         """Say whether no plan is faster than a pair by as much as a stage must gain to go on.
@@ -291,9 +316,13 @@ class Search:
             return False
         return self.least is not None and time <= (1.0 + gain) * self.least.seconds
 
-    def rewirer(self, *, grids: bool = True) -> Rewirer:
-        """Return what builds topologies for strategies, by the score of the rounds."""
-        return Rewirer(self.sought, grids=grids)
+    def rewirer(self) -> Rewirer:
+        """Return what builds topologies for a strategy, by the score of the rounds."""
+        return Rewirer(self.sought)
+
+    def wirer(self) -> Wirer:
+        """Return what wires several strategies, by the score of the rounds."""
+        return Wirer(self.sought, self.space, self.second)
 
     def scorer(self, fabric: Fabric) -> Scorer:
         """Return what scores strategies on a fabric exactly; on many servers near enough."""
@@ -341,3 +370,16 @@ def timed(problem: Problem, pairs: list[Pair], result: SearchResult) -> list[Pai
         found.append(replace(pair, time=time))
         result.work += work
     return found
+
+
+def least_of(search: Search) -> Bound | None:
+    """Return what no plan of a search is faster than, also in another process."""
+    return search.least
+
+
+def made_ready(search: Search) -> None:
+    """Load what searches of fabrics to compare with need, in a process that has nothing to do."""
+    warm_up("packet")
+    score = Scorer(search.problem.scored(YIELDING), search.ideal)
+    for strategy in named_strategies(search.space).values():
+        score(strategy)

@@ -30,7 +30,8 @@ def problem_of(**choices):
 
 def found_by(second):
     problem = second.shared["problem"]
-    search = LayoutSearch(problem, second=second)
+    search = LayoutSearch(problem)
+    search.use(second)
     result = search.run()
     names = ("ideal-switch", "fat-tree", "expander")
     bases = baseline_fabrics(names, CLUSTER, default_prices(), 0, 1e-5)
