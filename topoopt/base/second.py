@@ -4,6 +4,7 @@ Searches on few servers are mostly plain Python, of which one process runs one l
 such a call returns depends on its arguments alone, so no result tells which process made it.
 """
 
+import importlib
 import os
 import pickle
 import signal
@@ -13,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from itertools import islice
 from queue import SimpleQueue
@@ -225,14 +227,48 @@ class Second:
             self._more.notify()
 
 
+# The process that was begun ahead, until one is wanted.
+_AHEAD: ContextVar["list[subprocess.Popen[bytes]]"] = ContextVar("second process begun ahead")
+
+
 @contextmanager
-def second_process(shared: Mapping[str, Any], *, wanted: bool = True) -> Iterator[Second]:
+def begun_ahead(loads: str) -> Iterator[None]:
+    """Start a second process, which loads what it needs, before it is known what to share.
+
+    The first `second_process` of the block takes it. It ends with the block at the latest.
+
+    Parameters
+    ----------
+    loads : str
+        As in `second_process`.
+
+    Yields
+    ------
+    None
+    """
+    ahead = [_begun(loads)]
+    token = _AHEAD.set(ahead)
+    try:
+        yield
+    finally:
+        _AHEAD.reset(token)
+        for unused in ahead:
+            unused.kill()
+            unused.communicate()
+
+
+@contextmanager
+def second_process(
+    shared: Mapping[str, Any], *, loads: str = "", wanted: bool = True
+) -> Iterator[Second]:
     """Share calls with a second process while a block runs.
 
     Parameters
     ----------
     shared : mapping
         Keyword arguments of every call.
+    loads : str
+        A module, whose function ``load`` the process calls first, so that it is ready sooner.
     wanted : bool
         Whether one is started; without it all calls are made here.
 
@@ -253,7 +289,8 @@ def second_process(shared: Mapping[str, Any], *, wanted: bool = True) -> Iterato
         yield Second(shared)
         return
     second = Second(shared, there=True)
-    other = python_beside(__name__, answers=True)
+    ahead = _AHEAD.get(None)
+    other = ahead.pop() if ahead else _begun(loads)
     feeder = threading.Thread(target=_feed, args=(other, sent, second), daemon=True)
     feeder.start()
     try:
@@ -263,6 +300,10 @@ def second_process(shared: Mapping[str, Any], *, wanted: bool = True) -> Iterato
         other.kill()
         feeder.join()
         other.communicate()
+
+
+def _begun(loads: str) -> "subprocess.Popen[bytes]":
+    return python_beside(__name__, [loads] if loads else [], answers=True)
 
 
 def _feed(other: "subprocess.Popen[bytes]", shared: bytes, second: Second) -> None:
@@ -298,6 +339,8 @@ def _serve() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     calls: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_receive, args=(calls,), daemon=True).start()
+    for module in sys.argv[1:]:
+        importlib.import_module(module).load()
     shared = calls.get()
     _answer(answers, ())
     while True:

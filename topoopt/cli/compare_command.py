@@ -59,9 +59,9 @@ def compare_command(
 
     Example: topoopt compare vgg16-16 --servers 16 --degree 4 --bandwidth 100Gbps
     """
-    from topoopt.codesign.ahead import compiling_ahead
+    from topoopt.codesign.ahead import beginning_ahead
 
-    context.with_resource(compiling_ahead(plans_layouts(model, given)))
+    context.with_resource(beginning_ahead(plans_layouts(model, given), given["servers"]))
     from topoopt.baselines.baselines import BASELINES
     from topoopt.codesign.comparison import compare
     from topoopt.problem.reconfiguration import Reconfiguration

@@ -65,9 +65,9 @@ def pareto_command(
 
     Example: topoopt pareto dlrm-16 --servers 8..32 --degree 2..4 --bandwidth 40Gbps,100Gbps
     """
-    from topoopt.codesign.ahead import compiling_ahead
+    from topoopt.codesign.ahead import beginning_ahead
 
-    context.with_resource(compiling_ahead(plans_layouts(model, given)))
+    context.with_resource(beginning_ahead(plans_layouts(model, given)))
     from topoopt.codesign.designs import Limits, none_planned, parse_counts
     from topoopt.codesign.pareto import Grid, explore
 

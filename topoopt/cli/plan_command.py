@@ -73,9 +73,9 @@ def plan_command(
 
     Example: topoopt plan dlrm --servers 128 --degree 4 --bandwidth 100Gbps -o plan.json
     """
-    from topoopt.codesign.ahead import compiling_ahead
+    from topoopt.codesign.ahead import beginning_ahead
 
-    context.with_resource(compiling_ahead(plans_layouts(model, given)))
+    context.with_resource(beginning_ahead(plans_layouts(model, given), given["servers"]))
     from topoopt.codesign.solve import co_optimize
 
     if as_json:

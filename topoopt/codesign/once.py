@@ -20,6 +20,7 @@ from topoopt.baselines.baselines import baseline_fabrics
 from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import AnyFamily
 from topoopt.bounds.gap import plan_bounds
+from topoopt.codesign.ahead import LOADS
 from topoopt.codesign.baseline_search import AnySearch, BaselineSearch
 from topoopt.codesign.from_others import faster_of_others
 from topoopt.codesign.question import PlanQuestion
@@ -100,9 +101,10 @@ def optimize_once(
     family = asked.job.family(cluster.servers)
     problem: Problem[Any] = Problem(family, cluster, options, seed, wiring=asked.wiring)
     layouts, search = isinstance(family, LayoutFamily), search_of(problem)
+    two = _worth_two(family)
     with (
         interrupts_between_steps(progress, everywhere=layouts) as report,
-        second_process(search.shared, wanted=_worth_two(family)) as second,
+        second_process(search.shared, loads="" if layouts else LOADS, wanted=two) as second,
     ):
         search.use(second)
         # Once the second process has begun: this loads libraries that take some time.

@@ -3,7 +3,8 @@
 from topoopt.evaluate.pair import Pair
 from topoopt.problem.routing import Routing
 from topoopt.search.joint import relieved, scored_crosswise
-from topoopt.search.population import best_starts, seeds, widening
+from topoopt.search.on_switch import halves, seeds, starts_of, widening
+from topoopt.search.population import best_starts
 from topoopt.search.search_state import SearchState
 from topoopt.search.starts import USUAL
 from topoopt.search.steps import Deadline, Round, Search, SearchMethod, rewired
@@ -27,7 +28,9 @@ def on_ideal_switch(
     """Start every chain from the strategy that is fastest on the ideal switch, unwired."""
     score = search.scorer(search.ideal)
     known = [pair.strategy for pair in pairs]
-    time, strategy = seeds(search, score, known, widening(search, score, known))[0]
+    widened = widening(search, score, known)
+    own = seeds(search, score, known)
+    time, strategy = starts_of(own, halves(search, score), widened)[0]
     best = Pair(strategy, None, Routing.ECMP, search.ideal, time, "search")
     return [best] * search.options.chains
 

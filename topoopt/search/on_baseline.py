@@ -36,8 +36,9 @@ from topoopt.search.confirm import (
 )
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
+from topoopt.search.on_switch import score_starts
 from topoopt.search.packet_moves import simulation_work
-from topoopt.search.population import NEARLY, score_starts
+from topoopt.search.population import NEARLY
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.steps import Search
 from topoopt.search.yielding import measured_yielding

@@ -4,41 +4,24 @@ On an ideal switch no topology limits a strategy. Those that are fastest there h
 topologies built for them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from itertools import chain
+from typing import Any
 
 import numpy as np
 
-from parallelism.graph import Mode
-from parallelism.search.forest import least
-from parallelism.search.mcmc import Score
-from parallelism.search.named import data_parallel, named_strategies
-from parallelism.search.partition import partitions
-from parallelism.search.seeds import (
-    narrow_first,
-    narrow_last,
-    on_tables_of,
-    placed_degrees,
-    streams_on_halves,
-    widening_branches,
-)
-from parallelism.search.slices import all_sliced, all_together
 from parallelism.strategy import Strategy
 from topoopt.base.second import Task
-from topoopt.bounds.everything import wirings_of
-from topoopt.bounds.space_terms import trade_off
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import MADE_WORK, Scorer
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
 from topoopt.search.driver import free, make_rounds, round_steps
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
-from topoopt.search.joint_moves import nearly_wired, promising
+from topoopt.search.joint_moves import nearly_wired
 from topoopt.search.of_fewer import best_of_fewer, fewer_servers
+from topoopt.search.on_switch import Timed, halves_apart, narrow, seeds, starts_of, widening_apart
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import SearchState
 from topoopt.search.starts import USUAL
@@ -63,24 +46,8 @@ _NEAR = 1.35
 _MUCH_FASTER = 1.1
 NEARLY = 1.01
 """Near times, off by about 0.1 %, do for what takes so many times as long as the best."""
-# Places at which streams on halves begin and end where scores are costly.
-_FEW_CUTS, _FEW_FROM = 4, 32
-# The same of widening branches; how many of them are wired, and how many of both are searched.
-_FEW_WIDENINGS = 5
-_WIDENED, _FEW_WIDENED = 64, 8
-_LIKE = 2
-# How many of the best on the ideal switch have their concatenations split by channels, too.
-_SLICED = 4
 # Widening branches that are slower by no more than this may be faster in packet trains.
 _WORTH_PACKETS = 1.03
-# How many of the best named ones are tried with the tables of the best start.
-_MIXED = 5
-# Operators up to which some servers alone may work, and how many of such strategies are wired.
-_NARROW_CUTS, _NARROW_WIRED = 17, 4
-# Weights of device time against link-bytes in the additive costs.
-_WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
-
-_Timed = list[tuple[float, Strategy]]
 
 
 def best_starts(
@@ -100,15 +67,22 @@ def wired_population(
         return best_starts(search, state, pairs, deadline)
     score, before = search.quick_scorer(search.ideal), (result.steps, result.work)
     fewer = _asked_of_fewer(search, budget)
+    # Few servers are cheap to search whole.
+    near = _NEAR * pairs[0].time if search.threaded else np.inf
+    known = [pair.strategy for pair in pairs]
+    host = next((pair for pair in pairs if pair.origin in USUAL), pairs[0])
+    # The second process begins with the last.
+    begins_narrow = None if search.threaded else _asked(search, narrow, host=host, best=pairs[0])
+    on_halves = _asked(search, halves_apart, near=near)
+    widens = _asked(search, widening_apart, known=known, best=pairs[0].time, near=near)
     try:
-        # Few servers are cheap to search whole.
-        near = _NEAR * pairs[0].time if search.threaded else np.inf
-        known = [pair.strategy for pair in pairs]
-        widened = promising_widening(search, score, known, pairs[0].time, near)
-        starts = seeds(search, score, known, widened, near)
+        own = seeds(search, score, known, near)
+        streams = _answer(search, result, on_halves)
+        widened = _answer(search, result, widens)
     except KeyboardInterrupt:
         result.interrupted = True
         return []
+    starts = starts_of(own, streams, widened)
     result.work += score.work
     first = [s for s in starts[: _SOUGHT * chains] if s[0] <= _HOPEFUL * starts[0][0]]
     steps, _ = round_steps(search, pairs[0], chains, search.method.round_steps)
@@ -121,10 +95,11 @@ def wired_population(
         return []
     candidates = [(r.pair.time, r.pair.strategy) for r in rounds] + starts
     try:
-        narrow = [] if search.threaded else _narrow_first(search, result, pairs)
+        on_host = [] if begins_narrow is None else _answer(search, result, begins_narrow)
         if search.moves_by_packets:
-            pairs = _weighed(search, state, candidates, narrow, pairs)
-        first = [(score(pair.strategy), pair.strategy) for pair in narrow]
+            beside = [replace(host, strategy=each, time=time) for time, each in on_host]
+            pairs = _weighed(search, state, candidates, beside, pairs)
+        first = [(score(strategy), strategy) for _, strategy in on_host]
         wired = _wired(search, state, first, candidates, widened, pairs)
         if fewer is not None:
             few = _of_fewer(search, result, deadline, fewer, wired[0].time)
@@ -137,7 +112,7 @@ def wired_population(
 
 
 def _sought(
-    search: Search, state: SearchState, first: _Timed, steps: int, deadline: Deadline
+    search: Search, state: SearchState, first: Timed, steps: int, deadline: Deadline
 ) -> list[Round] | None:
     """Improve strategies on the ideal switch; None where time did not suffice."""
     result, budget, key = state.result, deadline.budget, search.problem.seed
@@ -176,191 +151,8 @@ def _sought(
     return rounds
 
 
-def promising_widening(
-    search: Search, score: Scorer, known: list[Strategy], best: float, near: float = np.inf
-) -> _Timed:
-    """Return the best widening branches, from few places first where effort is to be saved.
-
-    Parameters
-    ----------
-    search : Search
-    score : Scorer
-    known : list of Strategy
-        As in `widening`.
-    best : float
-        If none is faster than this on the ideal switch, no more places are tried.
-    near : float
-        As in `widening`.
-    """
-    if search.effort.least_gain > 0.0:
-        few = widening(search, score, known, near, _FEW_WIDENINGS, _FEW_WIDENED)
-        if not few or few[0][0] >= best or search.effort.widenings <= _FEW_WIDENINGS:
-            return few
-    return widening(search, score, known, near)
-
-
-def widening(
-    search: Search, score: Score, known: list[Strategy], near: float = np.inf,
-    cuts: int | None = None, count: int = _WIDENED,
-) -> _Timed:  # fmt: skip
-    """Return the best widening branches with their times on the ideal switch, fastest first.
-
-    Those that take as long as ``near`` (seconds) there are left out. What is in no branch is
-    data-parallel, or as in the first of ``known``.
-    """
-    if search.cluster.servers > _FEW_FROM:
-        cuts, count = _FEW_WIDENINGS, _FEW_WIDENED
-    elif cuts is None:
-        cuts = search.effort.widenings
-    space, regions, seconds = search.space, search.regions, partial(_part_seconds, search)
-    wide = space.intern(data_parallel(space))
-    found = widening_branches(space, regions, seconds, cuts, wide)
-    if known[0] != wide:
-        # Whole branches only, because what is split in two ways is many tasks.
-        found = chain(found, widening_branches(space, regions, seconds, 2, known[0]))
-    # Of short branches several places to go on are one.
-    distinct = dict.fromkeys(map(space.intern, found))
-    return promising(score, distinct, near, count, _worth(search))
-
-
-def seeds(
-    search: Search, score: Score, known: list[Strategy], widened: _Timed, near: float = np.inf,
-    cuts: int | None = None,
-) -> _Timed:  # fmt: skip
-    """Return starting strategies with their times, fastest first.
-
-    Parameters
-    ----------
-    search : Search
-    score : callable
-        Says these times: on the ideal switch, or where `score_starts` asks for them.
-    known : list of Strategy
-        Some that fit.
-    widened : list of (float, Strategy)
-        What `widening` returns, of which the best few count.
-    near : float
-        Those but the known that take longer, in seconds, are left out.
-    cuts : int, optional
-        Places at which streams on halves begin and end; by default the effort's, few on many
-        servers.
-
-    Returns
-    -------
-    list of (float, Strategy)
-        Distinct, those that do not fit left out.
-    """
-    space, regions = search.space, search.regions
-    named = [space.intern(strategy) for strategy in named_strategies(space).values()]
-    found = [*known, *named]
-    found += partitions(space, regions, lambda i, parts: _part_seconds(search, i, parts)).values()
-    found += _traded(search)
-    cuts = search.effort.cuts if cuts is None else cuts
-    if search.cluster.servers > _FEW_FROM:
-        cuts = min(cuts, _FEW_CUTS)
-    timed: dict[Strategy, float] = {}
-
-    def add(strategies: Iterable[Strategy]) -> None:
-        for strategy in map(space.intern, strategies):
-            if strategy not in timed:
-                limit = np.inf if strategy in known else near
-                own = score(strategy, limit)
-                timed[strategy] = own if own <= limit else np.inf
-
-    add(found)
-    few = not search.threaded
-    if few or (search.problem.spares and _made_again(search, known[0])):
-        # No move changes all dense operators and keeps the tables. On 128 servers that takes long
-        # and made no plan faster.
-        hopeful = [strategy for strategy in named if timed[strategy] < np.inf]
-        hopeful = sorted(hopeful, key=lambda strategy: timed[strategy])[:_MIXED]
-        add(on_tables_of(space, known[0], strategy) for strategy in hopeful)
-    for strategy in sorted(timed, key=lambda strategy: timed[strategy])[:_SLICED]:
-        changed = [strategy.replace(change) for change in all_sliced(space, strategy)]
-        if few:
-            changed += [all_together(space, strategy, tables=tables) for tables in (False, True)]
-        for new in changed:
-            if new not in timed:
-                own = score(new, near)
-                timed[new] = own if own <= near else np.inf
-    # Of the many streams on halves and widening branches only the best few: they are much alike.
-    halves = map(space.intern, streams_on_halves(space, regions, cuts))
-    for time, strategy in promising(score, halves, near, _LIKE, _worth(search)) + widened[:_LIKE]:
-        timed.setdefault(strategy, time)
-    order = sorted(timed, key=lambda strategy: timed[strategy])
-    return [(timed[s], s) for s in order if timed[s] < np.inf]
-
-
-def score_starts(search: Search, score: Score, known: list[Strategy], near: float) -> None:
-    """Score strategies like those that a plan is begun from on another fabric, if they fit.
-
-    Those on stretches of servers begin and end at few places. Given up are those that take longer
-    than ``near`` seconds.
-    """
-    widened = widening(search, score, known, near, _FEW_WIDENINGS, _FEW_WIDENED)
-    seeds(search, score, known, widened, near, _FEW_CUTS)
-
-
-def _made_again(search: Search, strategy: Strategy) -> bool:
-    """Whether making as many tasks as those of a strategy takes no more than the whole budget."""
-    tasks = search.problem.family.represented(strategy).tasks
-    return MADE_WORK * tasks <= search.method.budget(search.cluster.servers).work
-
-
-def _worth(search: Search) -> float:
-    """Return the work after which starts that are much alike, none of them near, are given up."""
-    return search.method.budget(search.cluster.servers).work if search.threaded else np.inf
-
-
-def _part_seconds(search: Search, index: int, parts: int) -> float:
-    time = search.builder.part_time(index, parts, 1, Mode.OUTPUT)
-    return time.forward + time.backward + time.update
-
-
-def _traded(search: Search) -> list[Strategy]:
-    """Return the best degrees under additive costs of several weights, placed."""
-    builder, space = search.builder, search.space
-    choices, terms = trade_off(builder, wirings_of(search.problem.family, search.cluster))
-    compute, network = (terms.names.index(name) for name in ("compute", "network"))
-    found = []
-    for weight in _WEIGHTS:
-        own = weight * terms.own[compute] + (1.0 - weight) * terms.own[network]
-        shared = weight * terms.shared[compute] + (1.0 - weight) * terms.shared[network]
-        _, chosen = least(choices, own, shared)
-        degrees = [choices.degrees[o][c] for o, c in enumerate(chosen)]
-        if all(d in space.degrees(o) for o, d in enumerate(degrees)):
-            found.append(
-                placed_degrees(
-                    space, degrees,
-                    lambda i, parts: builder.part_time(i, parts, 1, Mode.OUTPUT).forward,
-                )
-            )  # fmt: skip
-    return found
-
-
-def _narrow_first(search: Search, result: SearchResult, pairs: list[Pair]) -> list[Pair]:
-    """Return the best strategies that begin on some servers, go on on all, and may end on some.
-
-    An ideal switch, on which nothing is forwarded, has others before them. So they are sought on
-    the wiring of a usual strategy, whose rings serve their gradients.
-    """
-    space = search.space
-    host = next((pair for pair in pairs if pair.origin in USUAL), pairs[0])
-    score = Scorer(search.problem, host.fabric)
-
-    def fastest(strategies: Iterable[Strategy]) -> _Timed:
-        fitting = filter(search.problem.fits, dict.fromkeys(map(space.intern, strategies)))
-        return promising(score, fitting, pairs[0].time, _NARROW_WIRED)
-
-    best = fastest(narrow_first(space, pairs[0].strategy, _NARROW_CUTS))
-    if best:
-        best += fastest(narrow_last(space, best[0][1], _NARROW_CUTS))
-        best = sorted(best, key=lambda timed: timed[0])[:_NARROW_WIRED]
-    result.work += score.work
-    return [replace(host, strategy=s, time=time, origin="search") for time, s in best]
-
-
 def _weighed(
-    search: Search, state: SearchState, candidates: _Timed, narrow: list[Pair], pairs: list[Pair]
+    search: Search, state: SearchState, candidates: Timed, narrow: list[Pair], pairs: list[Pair]
 ) -> list[Pair]:
     """Let packet trains say how much transfers yield; return the starting pairs with that score."""
     result = state.result
@@ -379,6 +171,18 @@ def _weighed(
     return pairs
 
 
+def _asked(search: Search, function: Callable[..., Any], **arguments: Any) -> Task:
+    """Let a second process, if it has nothing else to do, seek strategies."""
+    return search.second.share(function, [arguments])[0]
+
+
+def _answer(search: Search, result: SearchResult, task: Task) -> Timed:
+    """Return what was sought, and count what it cost."""
+    found, work = task.result()
+    result.work += work
+    return [(time, search.space.intern(strategy)) for time, strategy in found]
+
+
 def _asked_of_fewer(search: Search, budget: Budget) -> Task | None:
     """Begin a search on fewer servers, with what it finds one chain begins.
 
@@ -386,7 +190,7 @@ def _asked_of_fewer(search: Search, budget: Budget) -> Task | None:
     """
     if search.threaded or not free(budget) or fewer_servers(search) is None:
         return None
-    return search.second.share(best_of_fewer, [{}])[0]
+    return _asked(search, best_of_fewer)
 
 
 def _of_fewer(
@@ -422,7 +226,7 @@ def _promising_wired(
 
 
 def _wired(
-    search: Search, state: SearchState, first: _Timed, candidates: _Timed, widened: _Timed,
+    search: Search, state: SearchState, first: Timed, candidates: Timed, widened: Timed,
     pairs: list[Pair],
 ) -> list[Pair]:  # fmt: skip
     """Wire some, then candidates from the fastest on the ideal switch; return the best pairs."""

@@ -15,7 +15,6 @@ from parallelism.builder import TaskGraphBuilder
 from parallelism.search.annealing import Annealer
 from parallelism.search.local import LocalSearch
 from parallelism.search.mcmc import Acceptance
-from parallelism.search.named import named_strategies
 from parallelism.search.portfolio import Portfolio
 from parallelism.search.regions import Regions
 from parallelism.search.searcher import Searcher
@@ -31,7 +30,6 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import PACKETS
-from topoopt.fabric.warm import warm_up
 from topoopt.problem.budget import Budget
 from topoopt.problem.effort import Effort
 from topoopt.problem.routing import Routing
@@ -295,10 +293,8 @@ class Search:
         return everything_bound(self.problem.family, self.cluster, hops=PACKETS.ways)
 
     def look_ahead(self) -> None:
-        """Let a second process that has nothing else to do work out what is needed later."""
+        """Let a second process that has nothing else to do work out what no plan is faster than."""
         if self.second.there:
-            # It begins with the last.
-            self.second.share(made_ready, [{}])
             (self._least,) = self.second.share(least_of, [{}])
 
     def exhausted(self, time: float) -> bool:
@@ -375,11 +371,3 @@ def timed(problem: Problem, pairs: list[Pair], result: SearchResult) -> list[Pai
 def least_of(search: Search) -> Bound | None:
     """Return what no plan of a search is faster than, also in another process."""
     return search.least
-
-
-def made_ready(search: Search) -> None:
-    """Load what searches of fabrics to compare with need, in a process that has nothing to do."""
-    warm_up("packet")
-    score = Scorer(search.problem.scored(YIELDING), search.ideal)
-    for strategy in named_strategies(search.space).values():
-        score(strategy)

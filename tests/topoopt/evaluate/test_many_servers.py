@@ -33,7 +33,7 @@ from topoopt.fabric.simulation import score
 from topoopt.plan.rebuild import rebuild
 from topoopt.problem.prices import default_prices
 from topoopt.search.methods import search_for
-from topoopt.search.population import seeds
+from topoopt.search.on_switch import seeds
 from topoopt.studies.setting import setting
 from topoopt.topology.fabrics import ideal_switch
 
@@ -152,7 +152,7 @@ def test_tables_of_the_best_start_are_tried_with_all_else_of_the_others(many) ->
     named = {name: search.space.intern(each) for name, each in named_strategies(space).items()}
     best = named["sharded-tables-2"]
     score = search.quick_scorer(search.ideal)
-    found = {strategy for _, strategy in seeds(search, score, [best], [])}
+    found = {strategy for _, strategy in seeds(search, score, [best])}
     tables = [i for i, op in enumerate(MODEL.operators) if op.sparse]
     others = [name for name in named if name.startswith("tensor")]
     assert others
