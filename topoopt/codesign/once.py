@@ -113,6 +113,8 @@ def optimize_once(
         with Beside(report, _beside(cluster.servers)) as beside:
             bound = None if layouts or second.there else beside.start(search.bound)
             comparison = BaselineSearch(search, result, chosen, beside, second)
+            if isinstance(search, OperatorSearch):
+                search.judge(result, beside.report)
             confirmed = (
                 _confirm(search, result, beside.report) if options.confirm == "packet" else None
             )

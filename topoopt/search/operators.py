@@ -72,16 +72,27 @@ class OperatorSearch:
         self, progress: ProgressCallback | None = None, keeper: Keeper | None = None
     ) -> SearchResult:
         """Search; see `topoopt.search.driver.run`."""
-        result = run(self.search, self.budget(), progress, keeper)
+        return run(self.search, self.budget(), progress, keeper)
+
+    def judge(
+        self, result: SearchResult[Strategy], progress: ProgressCallback | None = None
+    ) -> None:
+        """Let packet trains of the best pair say whether flows misjudge pairs; then search again.
+
+        Parameters
+        ----------
+        result : SearchResult
+            What `run` returned; what is found is added to it.
+        progress : callable, optional
+        """
         if not self._judges(result):
-            return result
+            return
         try:
             self._judged = judged(self.problem, result.best)
             result.best = self._judged[0]
             search_again(self.search, result, self._judged, progress)
         except KeyboardInterrupt:
             result.interrupted = True
-        return result
 
     def _judges(self, result: SearchResult[Strategy]) -> bool:
         """Say whether the pairs of a search may be misjudged by flows, and packets can tell."""

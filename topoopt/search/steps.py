@@ -225,6 +225,12 @@ class Search:
         """Return what is sent to another process: nothing that can be worked out there."""
         return Search, (self.problem, self.method)
 
+    def __copy__(self) -> "Search":
+        """Return one of the same space, builder and second process."""
+        other = object.__new__(Search)
+        other.__dict__.update(self.__dict__)
+        return other
+
     @property
     def sought(self) -> Problem:
         """What the rounds go by."""
