@@ -109,7 +109,7 @@ def optimize_once(
         search.use(second)
         # Once the second process has begun: this loads libraries that take some time.
         chosen = baseline_fabrics(asked.baselines, cluster, table, seed, options.reconfiguration)
-        result = search.run(report, keeper)
+        result: SearchResult[Any] = search.run(report, keeper)
         with Beside(report, _beside(cluster.servers)) as beside:
             bound = None if layouts or second.there else beside.start(search.bound)
             comparison = BaselineSearch(search, result, chosen, beside, second)

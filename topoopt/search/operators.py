@@ -22,6 +22,7 @@ from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.methods import search_for
 from topoopt.search.of_fewer import best_of_fewer
 from topoopt.search.on_baseline import best_on_baseline, better_on_baseline, origin_of
+from topoopt.search.packet_climbs import Climber
 from topoopt.search.packet_moves import PacketMoves
 from topoopt.search.result import BestOnBaseline, SearchResult
 from topoopt.search.route_moves import other_routes
@@ -150,9 +151,8 @@ class OperatorSearch:
             fewer = self._of_fewer(progress) if effort.finalists > 1 else []
             return [*own, *self._one_path([*own, *fewer]), *others, *fewer]
         if search.moves_by_packets and not result.interrupted:
-            moves = PacketMoves(
-                self.problem, search.space, search.regions, result.work, search.yielding
-            )
+            climber = Climber(self.problem, search.space, search.regions, search.yielding)
+            moves = PacketMoves(climber, result.work, search.second)
             found = moves.improved(found, result.steps, progress)[:FINALISTS]
             if moves.interrupted:
                 result.best = found[0]

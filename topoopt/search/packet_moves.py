@@ -9,35 +9,23 @@ where fluid times alone do not.
 """
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
-from parallelism.search.moves import propose_region, transpose
-from parallelism.search.regions import Regions
-from parallelism.search.space import StrategySpace
-from parallelism.strategy import Strategy
 from parallelism.taskgraph import TaskGraph
 from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.base.second import Second
 from topoopt.base.side_by_side import in_twos
 from topoopt.evaluate.pair import Pair
-from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.routed import direct_fabric
-from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.loads import link_bytes
-from topoopt.problem.routing import Routing
 from topoopt.search.confirm import packet_time
 from topoopt.search.gains import Gains
-from topoopt.search.yielding import YIELDING
+from topoopt.search.packet_climbs import PROMISE, Climb, Climber, Known, climbed, interned
 
-# Where the last simulations gained little, a pair is tried no more whose yielding score is not
-# below the best time in packet trains by this share.
-_PROMISE = 0.01
-# Variants whose yielding score is longer by more than this are passed over.
-_SLACK = 0.005
-# Variants looked at for each simulation with packet trains, at most.
-_PROPOSALS = 40
 # Share of the work before them that simulations of more pairs than begin may take.
 _LOOKED_AT = 0.25
 # What sending a train over a link counts for, in the units of `Scorer.work`. It takes about 1.2,
@@ -66,19 +54,7 @@ def simulation_work(fabric: Fabric, tasks: TaskGraph) -> float:
     return _PACKET_WORK * hops
 
 
-@dataclass
-class _Climb:
-    """A pair on its way: its time in trains, its yielding score, the work of one simulation."""
-
-    pair: Pair
-    least: float
-    score: float
-    work: float
-    rng: np.random.Generator
-    seen: set[Strategy]
-
-
-def _promising_first(climbs: list[_Climb]) -> list[_Climb]:
+def _promising_first(climbs: list[Climb]) -> list[Climb]:
     """Return climbs in the order in which they go on: the fastest in packet trains first.
 
     Before all others come those that flows take for faster than any is: one that takes as long
@@ -87,7 +63,7 @@ def _promising_first(climbs: list[_Climb]) -> list[_Climb]:
     least = min((climb.least for climb in climbs), default=0.0)
     return sorted(
         climbs,
-        key=lambda climb: (climb.pair.time >= least * (1.0 - _PROMISE), climb.least),
+        key=lambda climb: (climb.pair.time >= least * (1.0 - PROMISE), climb.least),
     )
 
 
@@ -95,22 +71,18 @@ def _promising_first(climbs: list[_Climb]) -> list[_Climb]:
 class PacketMoves:
     """Changes strategies on their topologies, as long as that saves time in packet trains.
 
-    Half of the variants exchange two servers of one set (`parallelism.search.moves.transpose`),
-    the others are those of the search. Routes are balanced anew for each. From which pair most is
-    to be gained, only trying tells; so many begin, and the best go on (`packet_stages` of
-    `topoopt.problem.effort.Effort`).
+    From which pair most is to be gained, only trying tells; so many begin, and the best go on
+    (`packet_stages` of `topoopt.problem.effort.Effort`). Two go on side by side: neither knows what
+    the other gains.
 
     Parameters
     ----------
-    problem : Problem
-        Its seed is that of the variants, and of the packet trains.
-    space : StrategySpace
-    regions : Regions
-        Of the same model.
+    climber : Climber
+        The seed of its problem is that of the variants, too.
     work : float
         Of the search before, in the units of `topoopt.evaluate.scoring.Scorer`.
-    yielding : float
-        How much transfers yield (see `topoopt.search.yielding`).
+    second : Second, optional
+        A second process, if there is one, that shares the search.
 
     Attributes
     ----------
@@ -120,11 +92,9 @@ class PacketMoves:
         Whether the moves were stopped from the keyboard.
     """
 
-    problem: Problem
-    space: StrategySpace
-    regions: Regions
+    climber: Climber
     work: float = 0.0
-    yielding: float = YIELDING
+    second: Second = field(default_factory=lambda: Second({}))
     interrupted: bool = field(default=False, init=False)
 
     def improved(
@@ -146,108 +116,89 @@ class PacketMoves:
         list of Pair
             Fastest in packet trains first; also when interrupted from the keyboard.
         """
-        stages = self.problem.options.spent.packet_stages
-        climbs = self._begun(pairs, stages[0][0])
-        total = sum(min(count, len(climbs)) * min(tries, most) for count, tries in stages)
-        done = 0
-        gains = Gains(self.problem.options.spent.least_gain)
+        effort = self.climber.problem.options.spent
+        climbs = self._begun(pairs, effort.packet_stages[0][0])
+        tries = [(count, min(each, most)) for count, each in effort.packet_stages]
+        total = sum(min(count, len(climbs)) * each for count, each in tries)
+        least = min((climb.least for climb in climbs), default=float("inf"))
+        known, before = Known(Gains(effort.least_gain), self.work, least), 0
 
-        def report(count: int) -> None:
-            least = min(climb.least for climb in climbs)
-            gains.note(self.work, least)
+        def report(now: Known, done: int) -> None:
             if progress:
-                progress(Progress("packet moves", done + count, total, least, gains.gained))
-
-        def enough(climb: _Climb) -> bool:
-            """Whether the last moves gained little, and this pair does not promise more."""
-            least = min(climb.least for climb in climbs)
-            return gains.over and climb.score >= least * (1.0 - _PROMISE)
+                made = Progress("packet moves", before + done, total, now.least, now.gains.gained)
+                progress(made)
 
         try:
-            for count, tries in stages:
-                for climb in climbs[:count]:
-                    self._climb(climb, min(tries, most), report, enough)
-                    done += min(tries, most)
+            for count, each in tries:
+                for place in range(0, min(count, len(climbs)), 2):
+                    places = range(place, min(place + 2, count, len(climbs)))
+                    self._side_by_side(climbs, places, each, known, report)
+                    before += each * len(places)
                 climbs = _promising_first(climbs)
         except KeyboardInterrupt:
             self.interrupted = True
+        self.work = known.work
         return [climb.pair for climb in sorted(climbs, key=lambda c: c.least)] or list(pairs)
 
-    def _begun(self, pairs: list[Pair], count: int) -> list[_Climb]:
+    def _side_by_side(
+        self,
+        climbs: list[Climb],
+        places: range,
+        tries: int,
+        known: Known,
+        report: Callable[[Known, int], None],
+    ) -> None:
+        """Let one or two climbs go on; what is known is brought up to date afterwards."""
+        yielding = self.climber.yielding
+        asked = [
+            {"yielding": yielding, "climb": climbs[place], "tries": tries, "known": deepcopy(known)}
+            for place in places
+        ]
+        tasks = self.second.share(climbed, asked)
+        steps: list[tuple[float, float]] = []
+        try:
+            for place, task in zip(places, tasks, strict=True):
+                if task.begin():
+                    climber, mine = replace(self.climber), deepcopy(known)
+                    climber.climb(climbs[place], tries, mine, partial(report, mine))
+                    steps += climber.steps
+                else:
+                    sent, own = task.result(hear=True)
+                    climbs[place] = interned(self.climber.space, sent)
+                    steps += own
+        finally:
+            for work, least in steps:
+                known.note(work, least)
+
+    def _begun(self, pairs: list[Pair], count: int) -> list[Climb]:
         """Return the pairs of the best scores, the fastest in packet trains first.
 
         Simulated are at least so many, and more where that costs little beside the search: what a
         few pairs said of how transfers yield need not hold for all, and a search may have gone
         where packets are slow.
         """
+        problem = self.climber.problem
         wired = [pair for pair in pairs if pair.topology is not None]
-        times = [self._score(pair.fabric, pair.strategy) for pair in wired]
-        climbs: list[_Climb] = []
-        order = sorted(range(len(wired)), key=times.__getitem__)
+        scored = [self.climber.scored(pair.fabric, pair.strategy) for pair in wired]
+        self.work += sum(work for _, work in scored)
+        climbs: list[Climb] = []
+        order = sorted(range(len(wired)), key=lambda place: scored[place][0])
         most = self.work + _LOOKED_AT * self.work
 
         def timed(place: int, _: float) -> float:
-            return packet_time(self.problem, wired[place])
+            return packet_time(problem, wired[place])
 
-        for place, least in in_twos(order, timed, lambda: 0.0, self.problem.cluster.servers, 0):
+        for place, least in in_twos(order, timed, lambda: 0.0, problem.cluster.servers, 0):
             if len(climbs) >= count and self.work >= most:
                 break
             pair = wired[place]
-            cost = simulation_work(pair.fabric, self.problem.family.build(pair.strategy))
+            cost = simulation_work(pair.fabric, problem.family.build(pair.strategy))
             self.work += cost
             if all(climb.least != least for climb in climbs):  # else one is the other's twin
-                key = np.random.SeedSequence(self.problem.seed, spawn_key=(900, place))
+                key = np.random.SeedSequence(problem.seed, spawn_key=(900, place))
                 rng = np.random.default_rng(key)
-                climbs.append(_Climb(pair, least, times[place], cost, rng, {pair.strategy}))
+                score = scored[place][0]
+                climbs.append(Climb(pair, least, score, cost, rng, {pair.strategy}))
         kept = _promising_first(climbs)[:count]
         # Of those kept the best begins, the others follow in the order of their scores.
         return kept[:1] + [climb for climb in climbs if any(climb is one for one in kept[1:])]
-
-    def _climb(
-        self,
-        climb: _Climb,
-        tries: int,
-        report: Callable[[int], None],
-        enough: Callable[[_Climb], bool],
-    ) -> None:
-        """Try variants of a pair, and go on from those that are faster."""
-        done = 0
-        for _ in range(_PROPOSALS * tries):
-            if done == tries or enough(climb):
-                return
-            strategy = self._proposed(climb)
-            if strategy in climb.seen:
-                continue
-            climb.seen.add(strategy)
-            limit = climb.score * (1.0 + _SLACK)
-            fabric = self._routed(climb.pair, strategy)
-            score = self._score(fabric, strategy, limit)
-            if score > limit:
-                continue
-            found = replace(climb.pair, strategy=strategy, fabric=fabric, origin="search")
-            least = packet_time(self.problem, found, climb.least)
-            self.work += climb.work
-            done += 1
-            if least < climb.least:
-                time = Scorer(self.problem.scored(0.0), fabric)(strategy)
-                climb.pair = replace(found, time=time)
-                climb.least, climb.score = least, score
-            report(done)
-
-    def _proposed(self, climb: _Climb) -> Strategy:
-        strategy, rng = climb.pair.strategy, climb.rng
-        if rng.random() < 0.5:
-            return strategy.replace(transpose(self.space, strategy, rng))
-        return strategy.replace(propose_region(self.space, self.regions, strategy, rng))
-
-    def _routed(self, pair: Pair, strategy: Strategy) -> Fabric:
-        """Return a pair's topology with balanced routes for another strategy."""
-        assert pair.topology is not None
-        tasks = self.problem.family.build(strategy)
-        return direct_fabric(pair.topology, Routing.BALANCED, tasks=tasks)
-
-    def _score(self, fabric: Fabric, strategy: Strategy, limit: float = float("inf")) -> float:
-        scorer = Scorer(self.problem.scored(self.yielding), fabric)
-        score = scorer(strategy, limit)
-        self.work += scorer.work
-        return score

@@ -291,12 +291,10 @@ class Search:
     @cached_property
     def least(self) -> Bound | None:
         """What no plan is faster than, where devices work in the plain order."""
-        if not self.options.plain_orders:
-            return None
-        if self._least is not None:
-            least: Bound | None = self._least.result(hear=True)
-            return least
-        return everything_bound(self.problem.family, self.cluster, hops=PACKETS.ways)
+        if self._least is None:
+            return least_of(self)
+        least: Bound | None = self._least.result(hear=True)
+        return least
 
     def look_ahead(self) -> None:
         """Let a second process that has nothing else to do work out what no plan is faster than."""
@@ -375,5 +373,7 @@ def timed(problem: Problem, pairs: list[Pair], result: SearchResult) -> list[Pai
 
 
 def least_of(search: Search) -> Bound | None:
-    """Return what no plan of a search is faster than, also in another process."""
-    return search.least
+    """Work out `Search.least`, also in another process."""
+    if not search.options.plain_orders:
+        return None
+    return everything_bound(search.problem.family, search.cluster, hops=PACKETS.ways)

@@ -28,8 +28,10 @@ from topoopt.search.confirm import packet_time, screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS, PACKET_FINALISTS
 from topoopt.search.methods import SEARCHES, search_for
-from topoopt.search.packet_moves import PacketMoves, _Climb, _promising_first, simulation_work
+from topoopt.search.packet_climbs import Climb, Climber
+from topoopt.search.packet_moves import PacketMoves, _promising_first, simulation_work
 from topoopt.search.steps import Search
+from topoopt.search.yielding import YIELDING
 
 JOB = to.Job(to.models.get_model("dlrm-16"))
 CLUSTER = to.Cluster(servers=8, degree=2, bandwidth="25Gbps")
@@ -107,7 +109,7 @@ def one_copy(search, pair):
 
 
 def moved(search, pairs, most=6):
-    moves = PacketMoves(PROBLEM, search.space, search.regions)
+    moves = PacketMoves(Climber(PROBLEM, search.space, search.regions, YIELDING))
     return moves.improved(pairs, most)
 
 
@@ -154,9 +156,7 @@ def test_pairs_go_on_first_that_flows_take_for_faster_than_any_is(pairs):
     """CANDLE's best was at 227.6 ms by packets and 174.0 by flows, and ended below 193 ms."""
     times = [(212.5, 212.5), (227.6, 174.0), (214.7, 213.7), (226.4, 172.9), (213.0, 211.5)]
     climbs = [
-        _Climb(
-            replace(pairs[0], time=flows), packets, packets, 1.0, np.random.default_rng(0), set()
-        )
+        Climb(replace(pairs[0], time=flows), packets, packets, 1.0, np.random.default_rng(0), set())
         for packets, flows in times
     ]
     order = [climb.least for climb in _promising_first(climbs)]
@@ -209,7 +209,7 @@ def test_an_interruption_keeps_what_trains_liked(search, pairs):
         if progress.best < lasts[0]:
             raise KeyboardInterrupt
 
-    moves = PacketMoves(PROBLEM, search.space, search.regions)
+    moves = PacketMoves(Climber(PROBLEM, search.space, search.regions, YIELDING))
     found = moves.improved(pairs, 6, stop)
     assert moves.interrupted and one_copy(search, found[0]) == lasts[-1] < lasts[0]
 
