@@ -1,12 +1,13 @@
 """What a plan is compared with: the same job on other fabrics."""
 
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from routing.routes import tabled
 from topoopt.base.freed import give_back
+from topoopt.base.progress import Progress
 from topoopt.base.second import Second, Task
 from topoopt.base.side_by_side import Beside
 from topoopt.baselines.baseline import BaselineFabric
@@ -33,11 +34,11 @@ AnySearch = OperatorSearch | LayoutSearch
 class BaselineSearch:
     """A job on other fabrics, each with a parallelization searched for it.
 
-    Where simulations take long, and what these searches begin from is known before packet trains
-    choose the plan, they run beside that choice. On few servers, where they are mostly plain
-    Python, a second process makes some of them; they begin from what packet trains choose, which
-    is mostly what the search found. So where that choice is quick, it begins from what was found,
-    and again if another is chosen.
+    Where simulations take long, these searches run beside packet trains, from what the plan's
+    search found; again, if packet trains have the plan searched again. On few servers, where they
+    are mostly plain Python, a second process makes some of them; they begin from what packet
+    trains choose, which is mostly what the search found. So where that choice is quick, it begins
+    from what was found, and again if another is chosen.
 
     Parameters
     ----------
@@ -67,21 +68,31 @@ class BaselineSearch:
         self.search, self.result, self.chosen = search, result, chosen
         self.beside, self.second = beside, second
         problem: Problem[Any] = search.problem
-        options, servers = problem.options, problem.cluster.servers
         self.stated = states_packets(problem)
         self.found: dict[str, BestOnBaseline[Any]] = {}
         # What the searches begin from, and these by the fabrics' numbers, in the order in which
         # they are waited for.
         self._began = result
         self._started: dict[int, Future[BestOnBaseline[Any]] | Task] = {}
+
+    def begin(self) -> None:
+        """Begin from what was found until now: packet trains are about to choose its best pair."""
+        search, servers = self.search, self.search.problem.cluster.servers
         if isinstance(search, LayoutSearch):
-            search.compare_with(chosen)
+            search.compare_with(self.chosen)
             return
-        if search.search.moves_by_packets and not (second.there and self._is_quick()):
+        if search.search.moves_by_packets and not (self.second.there and self._is_quick()):
             return
-        if tabled(servers) and options.plain_orders and not result.interrupted:
-            # As it is now: packet trains are about to choose its best pair.
-            self._start(replace(result, others=list(result.others)))
+        plain: bool = search.problem.options.plain_orders
+        if tabled(servers) and plain and not self.result.interrupted:
+            self._start(replace(self.result, others=list(self.result.others)))
+
+    def forget(self) -> None:
+        """End what was begun: it would be from less than the plan's search finds."""
+        for task in self._started.values():
+            # So that nobody begins it.
+            task.begin() if isinstance(task, Task) else task.cancel()
+        self._began, self._started = self.result, {}
 
     def made(self) -> tuple[dict[str, Baseline], bool]:
         """Return what each fabric takes, and whether it was stopped from the keyboard.
@@ -126,8 +137,9 @@ class BaselineSearch:
     def _all(self) -> None:
         """Find the best on every fabric."""
         if isinstance(self.search, OperatorSearch):
-            if self.search.search.moves_by_packets:
-                self._forget_if_other()
+            other = self._began.best.strategy != self.result.best.strategy
+            if self.search.search.moves_by_packets and other:
+                self.forget()
             if not self._started:
                 self._start(self.result)
         for number in self._started or range(len(self.chosen)):
@@ -157,15 +169,6 @@ class BaselineSearch:
             number: self.beside.start(partial(self._on, number, result)) for number in order
         }
 
-    def _forget_if_other(self) -> None:
-        """Forget searches that were begun from another parallelization than the plan's."""
-        if self._began.best.strategy == self.result.best.strategy:
-            return
-        for task in self._started.values():
-            if isinstance(task, Task):
-                task.begin()  # so that nobody does
-        self._started = {}
-
     def _is_quick(self) -> bool:
         """Whether packet trains of the best pair leave a core idle: those that take long do not."""
         best, family = self.result.best, self.search.problem.family
@@ -192,8 +195,14 @@ class BaselineSearch:
 
     def _on(self, number: int, result: SearchResult[Any]) -> BestOnBaseline[Any]:
         """Find the best parallelization on a fabric, and its times in packet trains."""
-        report = None if result.interrupted else self.beside.report
-        best = self.search.best_on(self.chosen[number], result, number, report)
+
+        def report(made: Progress) -> None:
+            if result is not self._began:
+                raise CancelledError  # nobody waits for it
+            self.beside.report(made)
+
+        heard = None if result.interrupted else report
+        best = self.search.best_on(self.chosen[number], result, number, heard)
         return self._with_packets(number, best)
 
     def _with_packets(self, number: int, best: BestOnBaseline[Any]) -> BestOnBaseline[Any]:

@@ -113,8 +113,11 @@ def optimize_once(
         with Beside(report, _beside(cluster.servers)) as beside:
             bound = None if layouts or second.there else beside.start(search.bound)
             comparison = BaselineSearch(search, result, chosen, beside, second)
-            if isinstance(search, OperatorSearch):
-                search.judge(result, beside.report)
+            comparison.begin()
+            if isinstance(search, OperatorSearch) and search.astray(result):
+                comparison.forget()
+                search.search_again(result, beside.report)
+                comparison.begin()
             confirmed = (
                 _confirm(search, result, beside.report) if options.confirm == "packet" else None
             )

@@ -67,21 +67,40 @@ def judged(problem: Problem, pair: Pair[Strategy]) -> list[Pair[Strategy]]:
     return [one for _, one in in_twos(both, timed, lambda: 0.0, problem.cluster.servers, 0)]
 
 
+def astray(search: Search, best: list[Pair[Strategy]]) -> bool:
+    """Say whether packet trains, and flows that yield, take clearly longer than flows say.
+
+    Parameters
+    ----------
+    search : Search
+    best : list of Pair
+        Its best pair, as `judged` returns it.
+
+    Returns
+    -------
+    bool
+    """
+    times = [(one.packets.mean, one) for one in best if one.packets is not None]
+    if not times:
+        return False
+    packets, nearest = min(times, key=lambda each: each[0])
+    if packets <= _ASTRAY * best[0].time:
+        return False
+    tasks = search.builder.build(nearest.strategy)
+    late = Scorer(search.problem, nearest.fabric).simulate(tasks, transfers_yield=True)
+    return late > _ASTRAY * nearest.time
+
+
 def search_again(
-    search: Search,
-    result: SearchResult[Strategy],
-    best: list[Pair[Strategy]],
-    progress: ProgressCallback | None = None,
+    search: Search, result: SearchResult[Strategy], progress: ProgressCallback | None = None
 ) -> None:
-    """Search again by what packet trains say of a search's best pair, where that is worth it.
+    """Search again by the score of transfers that yield.
 
     Parameters
     ----------
     search : Search
     result : SearchResult
         What is found is added to it.
-    best : list of Pair
-        Its best pair, as `judged` returns it.
     progress : callable, optional
 
     Notes
@@ -89,16 +108,6 @@ def search_again(
     The second search has the usual budget, whatever the first was given: so as many steps as the
     first has made give the same plan again.
     """
-    times = [(one.packets.mean, one) for one in best if one.packets is not None]
-    if not times:
-        return
-    packets, nearest = min(times, key=lambda each: each[0])
-    if packets <= _ASTRAY * result.best.time:
-        return
-    tasks = search.builder.build(nearest.strategy)
-    late = Scorer(search.problem, nearest.fabric).simulate(tasks, transfers_yield=True)
-    if late <= _ASTRAY * nearest.time:
-        return
     other = copy(search)
     other.yielding = YIELDING
     second = run(other, search.method.budget(search.cluster.servers), progress)

@@ -165,8 +165,11 @@ def best_on_baseline(
     problem, fabric = search.problem.plain, base.fabric
     packets = search.moves_by_packets and isinstance(fabric, Fabric)
     servers, most_work = problem.family.servers, search.problem.baseline_work
-    starts = [result.best.strategy, *_named(search).values()]
-    kept = [pair.strategy for pair in result.others[:_POOL]]
+    # Searchers ask whether two configurations are the same object: those that another process has
+    # sent are not.
+    own = search.space.intern
+    starts = [own(result.best.strategy), *_named(search).values()]
+    kept = [own(pair.strategy) for pair in result.others[:_POOL]]
     # Of a fabric that is rewired pairs are only carried along.
     host = cast("Fabric", fabric)
     scored = problem

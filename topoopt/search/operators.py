@@ -15,7 +15,7 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
-from topoopt.search.again import judged, one_path, search_again
+from topoopt.search.again import astray, judged, one_path, search_again
 from topoopt.search.confirm import screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS, finalists
@@ -75,23 +75,34 @@ class OperatorSearch:
         """Search; see `topoopt.search.driver.run`."""
         return run(self.search, self.budget(), progress, keeper)
 
-    def judge(
-        self, result: SearchResult[Strategy], progress: ProgressCallback | None = None
-    ) -> None:
-        """Let packet trains of the best pair say whether flows misjudge pairs; then search again.
+    def astray(self, result: SearchResult[Strategy]) -> bool:
+        """Say whether packet trains do not confirm the best pair, so that it pays to search again.
 
         Parameters
         ----------
         result : SearchResult
-            What `run` returned; what is found is added to it.
-        progress : callable, optional
+            What `run` returned.
+
+        Returns
+        -------
+        bool
         """
         if not self._judges(result):
-            return
+            return False
         try:
             self._judged = judged(self.problem, result.best)
-            result.best = self._judged[0]
-            search_again(self.search, result, self._judged, progress)
+        except KeyboardInterrupt:
+            result.interrupted = True
+            return False
+        result.best = self._judged[0]
+        return astray(self.search, self._judged)
+
+    def search_again(
+        self, result: SearchResult[Strategy], progress: ProgressCallback | None = None
+    ) -> None:
+        """Add to a result what a search by another score finds."""
+        try:
+            search_again(self.search, result, progress)
         except KeyboardInterrupt:
             result.interrupted = True
 

@@ -10,8 +10,9 @@ import time
 import pytest
 import shared_calls as calls
 
+from topoopt.base import second as second_module
 from topoopt.base.interrupts import interrupts_between_steps
-from topoopt.base.second import Second, second_process
+from topoopt.base.second import Second, begun_ahead, second_process
 
 
 @pytest.fixture(params=[False, True], ids=["alone", "two"])
@@ -152,3 +153,56 @@ def test_a_script_needs_no_guard_for_it(tmp_path):
         capture_output=True, check=True,
     )  # fmt: skip
     assert answer.stdout == "True\n"
+
+
+@pytest.mark.parametrize("two", [False, True])
+def test_both_of_two_know_the_limit_before_them(two):
+    with second_process({"factor": 3}, wanted=two) as second:
+        if two:
+            there(second)
+        found = []
+        items = [{"value": value} for value in range(5)]
+        for each in second.in_twos(calls.limited, items, lambda: float(len(found))):
+            found.append(each)
+        assert found == [(0, 0.0), (3, 0.0), (6, 2.0), (9, 2.0), (12, 4.0)]
+
+
+def test_of_two_the_second_need_not_be_asked_for(tmp_path):
+    with second_process({"factor": 3}) as second:
+        there(second)
+        hold = sent(second.start(calls.waiting_for, path=str(tmp_path / "go")))
+        begun = second.in_twos(calls.limited, [{"value": 1}, {"value": 2}], lambda: 0.0)
+        assert next(begun) == (3, 0.0)
+        left = second._spare[-1]
+        begun.close()
+        (tmp_path / "go").touch()
+        hold.result()
+        assert not left.begin() and not left.answered
+
+
+def answer(second, call):
+    """Return what the second process returns."""
+    task = second.start(call)
+    assert task._over.wait(60)
+    return task.result()
+
+
+def test_a_process_that_was_begun_ahead_is_taken_once():
+    with begun_ahead("shared_calls"):
+        with second_process({"factor": 3}) as second:
+            other = there(second)
+            assert answer(second, calls.loaded) == [other]
+        with second_process({"factor": 3}) as second:
+            assert there(second) != other
+            assert answer(second, calls.loaded) == []
+    with second_process({"factor": 3}, loads="shared_calls") as second:
+        assert answer(second, calls.loaded) == [there(second)]
+
+
+def test_a_process_that_nobody_takes_ends_with_the_block():
+    with begun_ahead("shared_calls"):
+        (unused,) = second_module._AHEAD.get()
+        with second_process({"factor": 3}, wanted=False) as second:
+            assert not second.there
+        assert unused.poll() is None
+    assert unused.returncode is not None and second_module._AHEAD.get(None) is None

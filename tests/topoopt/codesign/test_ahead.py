@@ -1,4 +1,4 @@
-"""The second process of a first run: what it compiles is what plans need, and when it starts."""
+"""The second process that begins early: what it compiles or loads, and when it starts."""
 
 import fcntl
 import signal
@@ -76,7 +76,7 @@ def first_run(monkeypatch, tmp_path):
 
 
 def test_the_process_is_silent_and_ends_with_the_block(first_run):
-    with pytest.raises(RuntimeError), ahead.compiling_ahead():
+    with pytest.raises(RuntimeError), ahead.beginning_ahead():
         (process,) = Recorded.started
         assert not process.killed
         raise RuntimeError
@@ -101,7 +101,7 @@ def test_the_process_imports_what_this_one_does(first_run, monkeypatch):
     checkout = first_run / "checkout"
     (checkout / "topoopt").mkdir(parents=True)
     (checkout / "topoopt" / "__init__.py").touch()
-    with ahead.compiling_ahead():
+    with ahead.beginning_ahead():
         (process,) = Recorded.started
     monkeypatch.undo()
     before_module = process.words[: process.words.index("-m")]
@@ -127,8 +127,25 @@ def test_nothing_is_started_that_would_not_help(first_run, monkeypatch, reason):
         monkeypatch.setattr(ahead, "kernels_are_shared", lambda: False)
     else:
         monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
-    with ahead.compiling_ahead():
+    with ahead.beginning_ahead():
         assert not Recorded.started
+
+
+@pytest.mark.parametrize(("layouts", "servers", "cores", "loads"), [
+    (False, 16, 2, True), (False, 2, 2, True), (False, 32, 2, True),
+    (True, 16, 2, False), (False, 1, 2, False), (False, 33, 2, False), (False, 0, 2, False),
+    (False, 16, 1, False),
+])  # fmt: skip
+def test_a_later_run_loads_what_a_search_by_two_processes_needs(
+    first_run, monkeypatch, layouts, servers, cores, loads
+):
+    monkeypatch.setattr(ahead, "compiled_cache_is_warm", lambda kernels: "packet" in kernels)
+    monkeypatch.setattr(ahead, "granted_cores", lambda: cores)
+    with ahead.beginning_ahead(layouts, servers):
+        assert [process.words[3:] for process in Recorded.started] == loads * [
+            ["topoopt.base.second", "topoopt.search.load_early"]
+        ]
+    assert all(process.killed for process in Recorded.started)
 
 
 PARENT = """
@@ -137,7 +154,7 @@ from pathlib import Path
 from topoopt.codesign import ahead
 
 ahead.usable_cores = lambda: 2
-with ahead.compiling_ahead():
+with ahead.beginning_ahead():
     (child,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     print(child, flush=True)
     sys.stdin.readline()

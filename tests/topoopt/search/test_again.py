@@ -15,7 +15,7 @@ from topoopt.problem.budget import Budget
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
 from topoopt.search import again
-from topoopt.search.again import judged, one_path, search_again
+from topoopt.search.again import astray, judged, one_path, search_again
 from topoopt.search.confirm import confirm_pairs, confirmed_times
 from topoopt.search.driver import run
 from topoopt.search.operators import OperatorSearch
@@ -99,7 +99,9 @@ def test_the_search_is_made_again_where_packets_and_the_other_score_are_above(
             else real(self, tasks, limit, transfers_yield)
         ),
     )  # fmt: skip
-    search_again(operators.search, result, best)
+    assert astray(operators.search, best) is searched
+    if searched:
+        search_again(operators.search, result)
     assert weights == ([0.5] if searched else [])
     assert (result.again is not None) is searched
     assert operators.search.yielding == 0.0
@@ -126,4 +128,5 @@ def test_an_interruption_keeps_the_first_search(monkeypatch):
 
     monkeypatch.setattr("topoopt.search.operators.judged", stop)
     result = operators.run()
+    assert not operators.astray(result)
     assert result.interrupted and result.best.topology is not None

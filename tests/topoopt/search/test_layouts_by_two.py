@@ -153,8 +153,8 @@ def test_a_second_process_is_started_where_it_is_worth_it(monkeypatch, reason):
     monkeypatch.setattr(once, "kernels_are_shared", lambda: reason != "no cache")
     warm = reason != "not compiled before"
     monkeypatch.setattr(once, "compiled_cache_is_warm", lambda kernels: warm)
-    assert once._worth_two(problem_of().family, 0) == (reason is None)
+    assert once._worth_two(problem_of().family) == (reason is None)
     operators = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
-    assert once._worth_two(operators.family(4), 1) == (reason in (None, "few GPUs"))
-    for servers, fabrics in ((4, 0), (1, 1), (64, 1)):
-        assert not once._worth_two(operators.family(servers), fabrics)
+    assert once._worth_two(operators.family(4)) == (reason in (None, "few GPUs"))
+    for servers in (1, 64):
+        assert not once._worth_two(operators.family(servers))
