@@ -220,6 +220,14 @@ class Second:
                 self._more.wait()
         return None
 
+    def starts(self, begin: Callable[[], None], after: float) -> bool:
+        """Begin a process after some seconds; say whether it did, since calls are still made."""
+        with self._more:
+            self._more.wait_for(lambda: not self.there, after)
+            if self.there:
+                begin()
+            return self.there
+
     def leave(self) -> None:
         """Give the second process no more calls."""
         with self._more:
@@ -240,13 +248,13 @@ def begun_ahead(loads: str) -> Iterator[None]:
     Parameters
     ----------
     loads : str
-        As in `second_process`.
+        A module, whose function ``load`` the process calls first.
 
     Yields
     ------
     None
     """
-    ahead = [_begun(loads)]
+    ahead = [python_beside(__name__, [loads], answers=True)]
     token = _AHEAD.set(ahead)
     try:
         yield
@@ -259,7 +267,7 @@ def begun_ahead(loads: str) -> Iterator[None]:
 
 @contextmanager
 def second_process(
-    shared: Mapping[str, Any], *, loads: str = "", wanted: bool = True
+    shared: Mapping[str, Any], *, wanted: bool = True, after: float = 0.0
 ) -> Iterator[Second]:
     """Share calls with a second process while a block runs.
 
@@ -267,10 +275,11 @@ def second_process(
     ----------
     shared : mapping
         Keyword arguments of every call.
-    loads : str
-        A module, whose function ``load`` the process calls first, so that it is ready sooner.
     wanted : bool
         Whether one is started; without it all calls are made here.
+    after : float
+        Seconds for which none is started that was not begun ahead: what takes less is over before
+        another process is ready.
 
     Yields
     ------
@@ -288,29 +297,31 @@ def second_process(
     if not wanted:
         yield Second(shared)
         return
-    second = Second(shared, there=True)
-    ahead = _AHEAD.get(None)
-    other = ahead.pop() if ahead else _begun(loads)
-    feeder = threading.Thread(target=_feed, args=(other, sent, second), daemon=True)
+    second, ahead = Second(shared, there=True), _AHEAD.get(None)
+    others = [ahead.pop()] if ahead else []
+    feeder = threading.Thread(target=_feed, args=(others, after, sent, second), daemon=True)
     feeder.start()
     try:
         yield second
     finally:
         second.leave()
-        other.kill()
+        for other in others:
+            other.kill()
         feeder.join()
-        other.communicate()
+        for other in others:
+            other.communicate()
 
 
-def _begun(loads: str) -> "subprocess.Popen[bytes]":
-    return python_beside(__name__, [loads] if loads else [], answers=True)
-
-
-def _feed(other: "subprocess.Popen[bytes]", shared: bytes, second: Second) -> None:
+def _feed(
+    others: "list[subprocess.Popen[bytes]]", after: float, shared: bytes, second: Second
+) -> None:
     """Send calls to the second process, one at a time, as long as it answers."""
-    assert other.stdin is not None and other.stdout is not None
     task = None
     try:
+        if not others and not second.starts(lambda: others.append(_begun()), after):
+            return
+        (other,) = others
+        assert other.stdin is not None and other.stdout is not None
         other.stdin.write(shared)
         other.stdin.flush()
         pickle.load(other.stdout)
@@ -329,6 +340,10 @@ def _feed(other: "subprocess.Popen[bytes]", shared: bytes, second: Second) -> No
         second.leave()
         if task is not None:
             task.end(None)
+
+
+def _begun() -> "subprocess.Popen[bytes]":
+    return python_beside(__name__, answers=True)
 
 
 def _serve() -> None:

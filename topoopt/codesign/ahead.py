@@ -14,9 +14,6 @@ from topoopt.base.processes import granted_cores, python_beside, usable_cores
 from topoopt.base.second import begun_ahead
 from topoopt.base.side_by_side import THREADED_FROM
 
-LOADS = "topoopt.search.load_early"
-"""What the second process of a search by operators loads."""
-
 
 @contextmanager
 def beginning_ahead(layouts: bool = False, servers: int = 0) -> Iterator[None]:
@@ -45,7 +42,7 @@ def beginning_ahead(layouts: bool = False, servers: int = 0) -> Iterator[None]:
         if layouts or granted_cores() < 2 or not 1 < servers < THREADED_FROM:
             yield
         else:
-            with begun_ahead(LOADS):
+            with begun_ahead("topoopt.search.load_early"):
                 yield
     else:
         other = python_beside("topoopt.codesign.compile_late", ["layouts"] if layouts else [])

@@ -20,7 +20,6 @@ from topoopt.baselines.baselines import baseline_fabrics
 from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import AnyFamily
 from topoopt.bounds.gap import plan_bounds
-from topoopt.codesign.ahead import LOADS
 from topoopt.codesign.baseline_search import AnySearch, BaselineSearch
 from topoopt.codesign.from_others import faster_of_others
 from topoopt.codesign.question import PlanQuestion
@@ -75,6 +74,8 @@ from topoopt.search.search_state import Keeper
 
 # GPUs from which on a second process helps to search layouts: it takes a second to start.
 _MANY_GPUS = 64
+# Seconds of a search by operators before a second process is started for it.
+_SOON_S = 0.2
 
 
 def optimize_once(
@@ -104,7 +105,7 @@ def optimize_once(
     two = _worth_two(family)
     with (
         interrupts_between_steps(progress, everywhere=layouts) as report,
-        second_process(search.shared, loads="" if layouts else LOADS, wanted=two) as second,
+        second_process(search.shared, wanted=two, after=0.0 if layouts else _SOON_S) as second,
     ):
         search.use(second)
         # Once the second process has begun: this loads libraries that take some time.

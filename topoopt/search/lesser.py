@@ -3,7 +3,7 @@
 from topoopt.evaluate.pair import Pair
 from topoopt.problem.routing import Routing
 from topoopt.search.joint import relieved, scored_crosswise
-from topoopt.search.on_switch import halves, seeds, starts_of, widening
+from topoopt.search.on_switch import best_streams, seeds, starts_of, widening
 from topoopt.search.population import best_starts
 from topoopt.search.search_state import SearchState
 from topoopt.search.starts import USUAL
@@ -30,7 +30,7 @@ def on_ideal_switch(
     known = [pair.strategy for pair in pairs]
     widened = widening(search, score, known)
     own = seeds(search, score, known)
-    time, strategy = starts_of(own, halves(search, score), widened)[0]
+    time, strategy = starts_of(own, best_streams(search, score), widened)[0]
     best = Pair(strategy, None, Routing.ECMP, search.ideal, time, "search")
     return [best] * search.options.chains
 

@@ -51,7 +51,7 @@ Timed = list[tuple[float, Strategy]]
 
 
 def starts_of(own: Timed, streams: Timed, widened: Timed) -> Timed:
-    """Return what `seeds` and `halves` found, and the best few widening branches, fastest first."""
+    """Return what was found, fastest first; of widening branches the best few."""
     times: dict[Strategy, float] = {}
     for time, strategy in (*own, *streams, *widened[:_LIKE]):
         times.setdefault(strategy, time)
@@ -156,7 +156,9 @@ def seeds(search: Search, score: Score, known: list[Strategy], near: float = np.
     return [(time, strategy) for strategy, time in timed.items() if time < np.inf]
 
 
-def halves(search: Search, score: Score, near: float = np.inf, cuts: int | None = None) -> Timed:
+def best_streams(
+    search: Search, score: Score, near: float = np.inf, cuts: int | None = None
+) -> Timed:
     """Return the best few streams on halves of the servers: the many are much alike.
 
     Parameters
@@ -189,7 +191,7 @@ def score_starts(search: Search, score: Score, known: list[Strategy], near: floa
     """
     widening(search, score, known, near, _FEW_WIDENINGS, _FEW_WIDENED)
     seeds(search, score, known, near)
-    halves(search, score, near, _FEW_CUTS)
+    best_streams(search, score, near, _FEW_CUTS)
 
 
 def _made_again(search: Search, strategy: Strategy) -> bool:
@@ -264,10 +266,10 @@ def narrow(search: Search, host: Pair, best: Pair) -> tuple[Timed, float]:
     return found, score.work
 
 
-def halves_apart(search: Search, near: float) -> tuple[Timed, float]:
-    """Return what `halves` finds, and the work of it, also in another process."""
+def streams_apart(search: Search, near: float) -> tuple[Timed, float]:
+    """Return what `best_streams` finds, and the work of it, also in another process."""
     score = search.quick_scorer(search.ideal)
-    return halves(search, score, near), score.work
+    return best_streams(search, score, near), score.work
 
 
 def widening_apart(

@@ -21,7 +21,7 @@ from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
 from topoopt.search.joint_moves import nearly_wired
 from topoopt.search.of_fewer import best_of_fewer, fewer_servers
-from topoopt.search.on_switch import Timed, halves_apart, narrow, seeds, starts_of, widening_apart
+from topoopt.search.on_switch import Timed, narrow, seeds, starts_of, streams_apart, widening_apart
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import SearchState
 from topoopt.search.starts import USUAL
@@ -73,7 +73,7 @@ def wired_population(
     host = next((pair for pair in pairs if pair.origin in USUAL), pairs[0])
     # The second process begins with the last.
     begins_narrow = None if search.threaded else _asked(search, narrow, host=host, best=pairs[0])
-    on_halves = _asked(search, halves_apart, near=near)
+    on_halves = _asked(search, streams_apart, near=near)
     widens = _asked(search, widening_apart, known=known, best=pairs[0].time, near=near)
     try:
         own = seeds(search, score, known, near)

@@ -292,14 +292,14 @@ class Search:
     def least(self) -> Bound | None:
         """What no plan is faster than, where devices work in the plain order."""
         if self._least is None:
-            return least_of(self)
+            return search_bound(self)
         least: Bound | None = self._least.result(hear=True)
         return least
 
     def look_ahead(self) -> None:
         """Let a second process that has nothing else to do work out what no plan is faster than."""
         if self.second.there:
-            (self._least,) = self.second.share(least_of, [{}])
+            (self._least,) = self.second.share(search_bound, [{}])
 
     def exhausted(self, time: float) -> bool:
         """Say whether no plan is faster than a pair by as much as a stage must gain to go on.
@@ -372,7 +372,7 @@ def timed(problem: Problem, pairs: list[Pair], result: SearchResult) -> list[Pai
     return found
 
 
-def least_of(search: Search) -> Bound | None:
+def search_bound(search: Search) -> Bound | None:
     """Work out `Search.least`, also in another process."""
     if not search.options.plain_orders:
         return None

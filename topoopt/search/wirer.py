@@ -18,8 +18,8 @@ Wires = Callable[[Rewirer, Strategy, Any, float], Pair | None]
 limit in seconds, and returns None where the best pair is slower."""
 
 
-class Wired(Protocol):
-    """What a second process shares: a search, of which it needs this."""
+class SharedSearch(Protocol):
+    """What a second process needs of the search that it shares."""
 
     @property
     def problem(self) -> Problem: ...  # noqa: D102
@@ -94,7 +94,7 @@ class Wirer:
 
 
 def _wired(
-    search: Wired, wires: Wires, yielding: float, item: tuple[Strategy, Any], limit: float
+    search: SharedSearch, wires: Wires, yielding: float, item: tuple[Strategy, Any], limit: float
 ) -> tuple[Pair | None, float]:
     """Wire a strategy in either process; return what it cost, too."""
     strategy, asked = item

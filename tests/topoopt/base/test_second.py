@@ -195,8 +195,6 @@ def test_a_process_that_was_begun_ahead_is_taken_once():
         with second_process({"factor": 3}) as second:
             assert there(second) != other
             assert answer(second, calls.loaded) == []
-    with second_process({"factor": 3}, loads="shared_calls") as second:
-        assert answer(second, calls.loaded) == [there(second)]
 
 
 def test_a_process_that_nobody_takes_ends_with_the_block():
@@ -206,3 +204,24 @@ def test_a_process_that_nobody_takes_ends_with_the_block():
             assert not second.there
         assert unused.poll() is None
     assert unused.returncode is not None and second_module._AHEAD.get(None) is None
+
+
+def test_none_is_started_for_what_is_over_before(monkeypatch):
+    started = []
+    monkeypatch.setattr(second_module, "python_beside", lambda *_, **__: started.append(1))
+    with second_process({"factor": 3}, after=3600.0) as second:
+        assert second.start(calls.process).result() == os.getpid()
+    assert not started
+    monkeypatch.undo()
+    with begun_ahead("shared_calls"), second_process({"factor": 3}, after=3600.0) as second:
+        assert there(second) != os.getpid()  # it was begun already
+
+
+def test_calls_are_made_here_where_none_can_be_started(monkeypatch):
+    def refused(*_, **__):
+        raise OSError
+
+    monkeypatch.setattr(second_module, "python_beside", refused)
+    with second_process({"factor": 3}) as second:
+        assert second.following() is None  # once it is known
+        assert second.start(calls.process).result() == os.getpid()

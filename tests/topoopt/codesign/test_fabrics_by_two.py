@@ -45,7 +45,7 @@ def test_two_processes_make_the_plan_that_one_makes(monkeypatch, schedule) -> No
     by_two = to.co_optimize(JOB, CLUSTER, options)
     answered = AnsweredByTheOther.answered
     assert answered["best_for_fabric"] == [len(alone.baselines)]
-    searched = {"_wired", "narrow", "halves_apart", "widening_apart", "least_of"}
+    searched = {"_wired", "narrow", "streams_apart", "widening_apart", "search_bound"}
     assert searched <= set(answered)
     assert ("climbed" in answered) is (schedule == "plain")
     assert by_two.to_json() == alone.to_json()

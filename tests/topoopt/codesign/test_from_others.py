@@ -49,7 +49,7 @@ def test_what_was_found_for_a_slower_fabric_is_wired_too(monkeypatch) -> None:
     assert to.verify_plan(plan).ok
     monkeypatch.setattr(once, "faster_of_others", lambda *_: None)
     before = to.co_optimize(job, cluster, options, baselines=compared)
-    assert plan.packet_time_s < 0.7 * before.packet_time_s
+    assert plan.packet_time_s < 0.75 * before.packet_time_s
     # What is found for one fabric is tried on all.
     switch, tree = (plan.baselines[name] for name in compared)
     assert switch.packet_time_s <= tree.packet_time_s

@@ -103,6 +103,7 @@ def test_one_chain_begins_with_it_where_nothing_but_gains_ends_the_search(
 def test_on_more_servers_packet_trains_judge_it(monkeypatch, effort) -> None:
     search = OperatorSearch(search_on(36, effort=effort).problem)
     result = search.run()
+    assert not search.astray(result)
     chosen = search.search.space.intern(named_strategies(search.search.space)["hybrid"])
     monkeypatch.setattr(operators, "best_of_fewer", lambda *_: ([chosen], 0.0))
     slower = search.candidates(result)  # than the best by packets, which is known

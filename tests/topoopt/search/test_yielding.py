@@ -132,9 +132,9 @@ def test_the_last_layers_may_be_on_few_servers_again():
 def test_the_pair_that_is_fastest_if_transfers_yield_is_confirmed_too():
     """One copy in long packet trains likes another best, and may do so by chance."""
     job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=64))
-    cluster = to.Cluster(servers=6, degree=3, bandwidth="40Gbps")
-    options = to.SearchOptions(effort="quick").settled("operators", 6)
-    search = OperatorSearch(Problem(job.family(6), cluster, options))
+    cluster = to.Cluster(servers=8, degree=3, bandwidth="40Gbps")
+    options = to.SearchOptions(effort="quick").settled("operators", 8)
+    search = OperatorSearch(Problem(job.family(8), cluster, options))
     result = search.run()
 
     def late(pair):
