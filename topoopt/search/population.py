@@ -255,7 +255,8 @@ def _wired(
         pairs = wirer.in_twos(_promising_wired, asked, lambda: slack * fastest(beside + made))
         for strategy, pair in zip(strategies, pairs, strict=True):
             result.work = before + wirer.work
-            if pair is not None:
+            # The first of two may have left nothing of interest in the second.
+            if pair is not None and pair.time <= slack * fastest(beside + made):
                 made.append(pair)
             gains.note(result.work, fastest(beside + made))
             # They gained little, and this is not much faster on the ideal switch.

@@ -148,6 +148,25 @@ def test_a_later_run_loads_what_a_search_by_two_processes_needs(
     assert all(process.killed for process in Recorded.started)
 
 
+LOADED = """
+import sys
+from topoopt.fabric.packet_kernels import simulate_packets
+from topoopt.fabric.fluid_kernels import simulate_fluid
+from topoopt.search.load_early import load
+
+print("scipy.optimize" in sys.modules)
+load()
+print("scipy.optimize" in sys.modules)
+print(bool(simulate_packets.signatures), bool(simulate_fluid.signatures))
+"""
+
+
+def test_what_is_loaded_is_what_a_search_waits_for_first():
+    asked = [sys.executable, "-c", LOADED]
+    answer = subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=True)
+    assert answer.stdout.split() == ["False", "True", "True", "True"]
+
+
 PARENT = """
 import os, sys
 from pathlib import Path
