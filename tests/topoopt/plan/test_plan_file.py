@@ -1,6 +1,7 @@
 """The plan file: whole or refused, and refused in one sentence."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given, settings
@@ -36,6 +37,12 @@ def test_a_plan_survives_the_round_trip(plan, tmp_path):
     assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
     assert again.summary() == plan().summary()
     assert again.summary(details=True) == plan().summary(details=True)
+
+
+@pytest.mark.parametrize("plan", [shared_plan, shared_bidirectional_plan])
+def test_a_plan_as_plain_data_is_what_its_fields_hold(plan):
+    assert json.dumps(plan().to_dict()) == json.dumps(asdict(plan()))
+    assert plan().to_dict()["links"] is not plan().to_dict()["links"]
 
 
 def test_a_plan_of_one_server_survives_the_round_trip(tmp_path):
