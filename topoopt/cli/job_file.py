@@ -54,6 +54,8 @@ def read_job_file(context: typer.Context, model: str) -> str:
     path = Path(model)
     suffix = path.suffix.lower()
     if suffix not in (".yaml", ".yml", ".json"):
+        # A folder may hold job files; what it lacks is no option.
+        common.check_model_name(model)
         return model
     if not exists(path):
         # Else the options that a job file holds would be asked for.

@@ -47,6 +47,11 @@ def test_outputs_do_not_overwrite_a_job_file(folder):
         assert (folder / "job.yaml").read_text() == JOB
 
 
+def test_a_folder_is_refused_before_options_that_it_might_hold(folder):
+    result = inside("plan", str(folder), directory=folder)
+    assert f"model {str(folder)!r} is a folder without config.json" in str(result.exception)
+
+
 def test_a_comparison_does_not_overwrite_a_network_that_it_compares_with(folder):
     (folder / "net.json").write_text("a network")
     words = ("small.yaml", *FAST, "--fabrics", "fat-tree,net.json", "--save-plan", "net.json")
