@@ -17,10 +17,6 @@ def loaded(factor):
     return LOADED
 
 
-def limited(factor, value, limit):
-    return factor * value, limit
-
-
 def multiplied(factor, value, added=0):
     return factor * value + added
 

@@ -12,11 +12,10 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from itertools import islice
 from queue import SimpleQueue
 from typing import Any
 
@@ -173,41 +172,6 @@ class Second:
                 self._spare += tasks
                 self._more.notify()
         return tasks
-
-    def in_twos(
-        self,
-        function: Callable[..., Any],
-        items: Iterable[Mapping[str, Any]],
-        limit: Callable[[], float],
-    ) -> Iterator[Any]:
-        """Yield what calls return, in order, of which each process makes one at a time.
-
-        Both of two know the limit that held before them, whoever makes them. The second of two
-        may be made in vain: the caller need not ask for it.
-
-        Parameters
-        ----------
-        function : callable
-            At the top level of a module; it is given ``limit`` beside the arguments.
-        items : iterable of mapping
-            Arguments of each call, beside those that are shared.
-        limit : callable
-            Returns the limit that what was yielded so far sets.
-
-        Yields
-        ------
-        object
-        """
-        left = iter(items)
-        while two := list(islice(left, 2)):
-            held = limit()
-            tasks = self.share(function, [{**each, "limit": held} for each in two])
-            try:
-                for task in tasks:
-                    yield task.result()
-            finally:
-                for task in tasks:
-                    task.begin()  # so that nobody does
 
     def following(self) -> Task | None:
         """Wait for a call that the second process may begin; None once there will be none."""

@@ -138,8 +138,8 @@ def start(
         # On many servers what is slow is not even wired, once the first of them says what is.
         alone = 1 if problem.spares else 0
         wired = chain(
-            wirer.in_twos(start_pair, fitting[:alone], limit),
-            wirer.in_twos(start_pair, fitting[alone:], limit),
+            wirer.in_turn(start_pair, fitting[:alone], limit),
+            wirer.in_turn(start_pair, fitting[alone:], limit),
         )
         for done, pair in enumerate(wired):
             if pair is not None:

@@ -96,16 +96,12 @@ def best_wired(
     """
     best = [pair]
 
-    def affordable() -> Iterator[tuple[Strategy, float]]:
-        if wirer.work >= most_work:
-            return  # which are promising need not be known
+    def hopeful() -> Iterator[tuple[Strategy, None]]:
+        # Where no work is left, which are promising need not be known.
         for _, strategy in promising(score, strategies, pair.time):
-            left = most_work - wirer.work
-            if left <= 0.0:
-                return
-            yield strategy, left
+            yield strategy, None
 
-    for found in wirer.in_twos(nearly_wired, affordable(), lambda: best[-1].time):
+    for found in wirer.in_turn(nearly_wired, hopeful(), lambda: best[-1].time, most_work):
         if found is not None and found.time < best[-1].time:
             best.append(found)
     if best[-1] is pair:
@@ -114,11 +110,8 @@ def best_wired(
     return exact if exact.time < pair.time else None
 
 
-def nearly_wired(
-    rewirer: Rewirer, strategy: Strategy, most_work: float, limit: float
-) -> Pair | None:
-    """Return the best pair of a strategy, with a near time, for no more than so much work."""
-    rewirer.most_work = most_work
+def nearly_wired(rewirer: Rewirer, strategy: Strategy, asked: None, limit: float) -> Pair | None:
+    """Return the best pair of a strategy with a near time."""
     return rewirer.wire(strategy, "search", limit=limit, exact=False)
 
 

@@ -160,8 +160,8 @@ def _weighed(
     order = sorted(range(len(candidates)), key=lambda c: candidates[c][0])
     distinct = dict.fromkeys(candidates[c][1] for c in order)
     # Its work is not counted: where wirings are expensive it would leave none for the rounds.
-    wired = search.wirer().in_twos(
-        nearly_wired, ((strategy, np.inf) for strategy in distinct), lambda: np.inf
+    wired = search.wirer().in_turn(
+        nearly_wired, ((strategy, None) for strategy in distinct), lambda: np.inf
     )
     # Those that begin narrow have both gradients and messages, which others may not have.
     search.yielding = measured_yielding(search.problem, filter(None, wired), narrow)
@@ -204,8 +204,8 @@ def _of_fewer(
         best_of_fewer(search, deadline.progress) if fewer.begin() else fewer.result(hear=True)
     )
     wirer = search.wirer()
-    asked = [(search.space.intern(strategy), np.inf) for strategy in strategies]
-    found = wirer.in_twos(nearly_wired, asked, lambda: _NEAR * best)
+    asked = [(search.space.intern(strategy), None) for strategy in strategies]
+    found = wirer.in_turn(nearly_wired, asked, lambda: _NEAR * best)
     pairs = [pair for pair in found if pair is not None]
     result.work += work + wirer.work
     search.keep(result, pairs)
@@ -252,11 +252,10 @@ def _wired(
         """Wire strategies until the last ones gained too little."""
         made: list[Pair] = []
         asked = [(strategy, (slack, formula)) for strategy in strategies]
-        pairs = wirer.in_twos(_promising_wired, asked, lambda: slack * fastest(beside + made))
+        pairs = wirer.in_turn(_promising_wired, asked, lambda: slack * fastest(beside + made))
         for strategy, pair in zip(strategies, pairs, strict=True):
             result.work = before + wirer.work
-            # The first of two may have left nothing of interest in the second.
-            if pair is not None and pair.time <= slack * fastest(beside + made):
+            if pair is not None:
                 made.append(pair)
             gains.note(result.work, fastest(beside + made))
             # They gained little, and this is not much faster on the ideal switch.

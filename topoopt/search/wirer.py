@@ -1,13 +1,14 @@
-"""Strategies wired each for itself, two at a time: in threads, or by a second process."""
+"""Strategies wired one after the other, by two threads or processes where there are two cores."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Protocol
 
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
-from topoopt.base.second import Second
+from topoopt.base.second import Second, Task
 from topoopt.base.side_by_side import THREADED_FROM, in_twos
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
@@ -16,6 +17,10 @@ from topoopt.evaluate.rewire import Rewirer
 Wires = Callable[[Rewirer, Strategy, Any, float], Pair | None]
 """A way to wire a strategy, at the top level of a module: it is given what else is asked, and the
 limit in seconds, and returns None where the best pair is slower."""
+
+
+# A strategy, what else is asked, and how much work it may take.
+_Asked = tuple[Strategy, Any, float]
 
 
 class SharedSearch(Protocol):
@@ -29,7 +34,7 @@ class SharedSearch(Protocol):
 
 @dataclass
 class Wirer:
-    """Wires strategies that hardly depend on each other.
+    """Wires strategies, of which each should know the best before it.
 
     Parameters
     ----------
@@ -37,13 +42,18 @@ class Wirer:
         Scores as it says.
     space : StrategySpace
     second : Second
-        Shares the search. On few servers, where wiring is mostly plain Python, it makes every
-        second call.
+        Shares the search.
 
     Attributes
     ----------
     work : float
         Cost of what was asked for, in the units of `topoopt.evaluate.scoring.Scorer`.
+
+    Notes
+    -----
+    On few servers, where wiring is mostly plain Python, a second process wires the second of two as
+    if the first were of no interest; if it is, that is made again, so that pairs and work are those
+    of one after the other. On more, two are wired in threads, and both know what held before them.
     """
 
     problem: Problem
@@ -51,11 +61,12 @@ class Wirer:
     second: Second
     work: float = 0.0
 
-    def in_twos(
+    def in_turn(
         self,
         wires: Wires,
         items: Iterable[tuple[Strategy, Any]],
         limit: Callable[[], float],
+        most_work: float = float("inf"),
     ) -> Iterator[Pair | None]:
         """Yield strategies wired, in order.
 
@@ -65,25 +76,26 @@ class Wirer:
         items : iterable of (Strategy, object)
             With what else is asked.
         limit : callable
-            Returns the limit, seconds, that what was yielded so far sets; both of two know the
-            one that held before them.
+            Returns the limit, seconds, that what was yielded so far sets.
+        most_work : float
+            Wire no more of them, nor any in more ways, once so much work was done.
 
         Yields
         ------
         Pair or None
         """
-        servers, yielding = self.problem.cluster.servers, self.problem.yielding
-        made: Iterator[tuple[Pair | None, float]]
-        if servers < THREADED_FROM:
-            asked = ({"wires": wires, "yielding": yielding, "item": item} for item in items)
-            made = self.second.in_twos(_wired, asked, limit)
-        else:
-            task = partial(_made, self.problem, wires)
-            made = (each for _, each in in_twos(items, task, limit, servers))
-        for pair, work in made:
-            self.work += work
-            # What another process has made is of equal configurations, which are others.
-            yield pair and replace(pair, strategy=self.space.intern(pair.strategy))
+        if self.problem.cluster.servers < THREADED_FROM:
+            yield from self._by_two(wires, iter(items), limit, most_work)
+            return
+
+        def affordable() -> Iterator[_Asked]:
+            left = iter(items)
+            while self.work < most_work and (item := next(left, None)) is not None:
+                yield *item, most_work - self.work
+
+        task = partial(_made, self.problem, wires)
+        for _, made in in_twos(affordable(), task, limit, self.problem.cluster.servers):
+            yield self._taken(*made)
 
     def exactly(self, pair: Pair) -> Pair:
         """Return a pair with its exact time; see `topoopt.evaluate.rewire.Rewirer.exactly`."""
@@ -92,19 +104,57 @@ class Wirer:
         self.work += rewirer.work
         return exact
 
+    def _by_two(
+        self,
+        wires: Wires,
+        items: Iterator[tuple[Strategy, Any]],
+        limit: Callable[[], float],
+        most_work: float,
+    ) -> Iterator[Pair | None]:
+        def shared(item: tuple[Strategy, Any]) -> Task:
+            asked = {"item": (*item, most_work - self.work), "limit": limit()}
+            same = {"wires": wires, "yielding": self.problem.yielding}
+            return self.second.share(_wired, [same | asked])[0]
+
+        while self.work < most_work:
+            two = list(islice(items, 2))
+            if not two:
+                return
+            held = limit()
+            # The second process begins with the last.
+            tasks = [shared(item) for item in two]
+            try:
+                yield self._taken(*tasks[0].result())
+                if len(two) == 2 and self.work < most_work:
+                    made = None
+                    if not tasks[1].begin() and limit() == held:
+                        made = tasks[1].result()
+                    if made is None or made[1] > most_work - self.work:
+                        made = shared(two[1]).result()
+                    yield self._taken(*made)
+            finally:
+                for task in tasks:
+                    task.begin()  # so that nobody does
+
+    def _taken(self, pair: Pair | None, work: float) -> Pair | None:
+        self.work += work
+        if pair is None:
+            return None
+        # What another process has made is of equal configurations, which are others.
+        return replace(pair, strategy=self.space.intern(pair.strategy))
+
 
 def _wired(
-    search: SharedSearch, wires: Wires, yielding: float, item: tuple[Strategy, Any], limit: float
+    search: SharedSearch, wires: Wires, yielding: float, item: _Asked, limit: float
 ) -> tuple[Pair | None, float]:
     """Wire a strategy in either process; return what it cost, too."""
-    strategy, asked = item
-    own = search.space.intern(strategy), asked
+    strategy, *rest = item
+    own = search.space.intern(strategy), *rest
     return _made(search.problem.scored(yielding), wires, own, limit)
 
 
-def _made(
-    problem: Problem, wires: Wires, item: tuple[Strategy, Any], limit: float
-) -> tuple[Pair | None, float]:
-    rewirer = Rewirer(problem)
-    pair = wires(rewirer, *item, limit)
+def _made(problem: Problem, wires: Wires, item: _Asked, limit: float) -> tuple[Pair | None, float]:
+    strategy, asked, most_work = item
+    rewirer = Rewirer(problem, most_work)
+    pair = wires(rewirer, strategy, asked, limit)
     return pair, rewirer.work

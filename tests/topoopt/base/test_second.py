@@ -155,31 +155,6 @@ def test_a_script_needs_no_guard_for_it(tmp_path):
     assert answer.stdout == "True\n"
 
 
-@pytest.mark.parametrize("two", [False, True])
-def test_both_of_two_know_the_limit_before_them(two):
-    with second_process({"factor": 3}, wanted=two) as second:
-        if two:
-            there(second)
-        found = []
-        items = [{"value": value} for value in range(5)]
-        for each in second.in_twos(calls.limited, items, lambda: float(len(found))):
-            found.append(each)
-        assert found == [(0, 0.0), (3, 0.0), (6, 2.0), (9, 2.0), (12, 4.0)]
-
-
-def test_of_two_the_second_need_not_be_asked_for(tmp_path):
-    with second_process({"factor": 3}) as second:
-        there(second)
-        hold = sent(second.start(calls.waiting_for, path=str(tmp_path / "go")))
-        begun = second.in_twos(calls.limited, [{"value": 1}, {"value": 2}], lambda: 0.0)
-        assert next(begun) == (3, 0.0)
-        left = second._spare[-1]
-        begun.close()
-        (tmp_path / "go").touch()
-        hold.result()
-        assert not left.begin() and not left.answered
-
-
 def answer(second, call):
     """Return what the second process returns."""
     task = second.start(call)
