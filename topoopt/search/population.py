@@ -248,26 +248,25 @@ def _wired(
     gains = Gains(search.effort.least_gain, search.effort.least_work)
     gains.note(result.work, fastest(found))
 
-    def wired(strategies: list[Strategy], slack: float, beside: list[Pair]) -> list[Pair]:
-        """Wire strategies until the last ones gained too little."""
-        made: list[Pair] = []
+    def wire(strategies: list[Strategy], slack: float, made: list[Pair]) -> None:
+        """Add wirings of strategies to those made, until the last ones gained too little."""
         asked = [(strategy, (slack, formula)) for strategy in strategies]
-        pairs = wirer.in_turn(_promising_wired, asked, lambda: slack * fastest(beside + made))
+        pairs = wirer.in_turn(_promising_wired, asked, lambda: slack * fastest([*found, *made]))
         for strategy, pair in zip(strategies, pairs, strict=True):
             result.work = before + wirer.work
             if pair is not None:
                 made.append(pair)
-            gains.note(result.work, fastest(beside + made))
+            gains.note(result.work, fastest([*found, *made]))
             # They gained little, and this is not much faster on the ideal switch.
-            if gains.over and fastest(beside + made) <= _MUCH_FASTER * ideal[strategy]:
+            if gains.over and fastest(found) <= _MUCH_FASTER * ideal[strategy]:
                 break
-        return made
 
-    found += wired(chosen, SPLITS_GAIN, found)
+    wire(chosen, SPLITS_GAIN, found)
     # Widening branches are much alike on the ideal switch, and differ once they are wired.
+    late: list[Pair] = []
     slack = _WORTH_PACKETS if search.moves_by_packets else 1.0
-    fresh = [strategy for _, strategy in widened if strategy not in seen]
-    late = sorted(wired(fresh, slack, found), key=lambda pair: pair.time)
+    wire([strategy for _, strategy in widened if strategy not in seen], slack, late)
+    late.sort(key=lambda pair: pair.time)
     found += late[:chains]
     search.keep(result, found + late)
     found.sort(key=lambda pair: pair.time)
