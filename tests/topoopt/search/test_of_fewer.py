@@ -125,6 +125,6 @@ def test_a_model_that_branches_gains_by_it(monkeypatch, servers) -> None:
     plan = to.co_optimize(job, cluster, baselines=[])
     assert to.verify_plan(plan).ok
     for module in (population, operators):
-        monkeypatch.setattr(module, "best_of_fewer", lambda *_: ([], 0.0))
+        monkeypatch.setattr(module, "best_of_fewer", lambda *_, **__: ([], 0.0))
     without = to.co_optimize(job, cluster, baselines=[])
     assert plan.packet_time_s < 0.99 * without.packet_time_s
