@@ -1,6 +1,7 @@
 """Variants of a pair that packet trains like better, one after the other."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -161,10 +162,10 @@ class Climber:
 def climbed(
     search: Search, yielding: float, climb: Climb, tries: int, known: Known
 ) -> tuple[Climb, list[tuple[float, float]]]:
-    """Return what `Climber.climb` makes of a pair, and its steps, in another process."""
+    """Return what `Climber.climb` makes of a pair, and its steps, also in another process."""
     own = interned(search.space, climb)
     climber = Climber(search.problem, search.space, search.regions, yielding)
-    climber.climb(own, tries, known)
+    climber.climb(own, tries, deepcopy(known))
     return own, climber.steps
 
 

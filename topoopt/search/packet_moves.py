@@ -12,6 +12,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 
 import numpy as np
 
@@ -86,8 +87,6 @@ class PacketMoves:
 
     Attributes
     ----------
-    work : float
-        With that of the moves.
     interrupted : bool
         Whether the moves were stopped from the keyboard.
     """
@@ -137,7 +136,6 @@ class PacketMoves:
                 climbs = _promising_first(climbs)
         except KeyboardInterrupt:
             self.interrupted = True
-        self.work = known.work
         return [climb.pair for climb in sorted(climbs, key=lambda c: c.least)] or list(pairs)
 
     def _side_by_side(
@@ -149,25 +147,23 @@ class PacketMoves:
         report: Callable[[Known, int], None],
     ) -> None:
         """Let one or two climbs go on; what is known is brought up to date afterwards."""
-        yielding = self.climber.yielding
-        asked = [
-            {"yielding": yielding, "climb": climbs[place], "tries": tries, "known": deepcopy(known)}
-            for place in places
-        ]
-        tasks = self.second.share(climbed, asked)
-        steps: list[tuple[float, float]] = []
+        same = {"yielding": self.climber.yielding, "tries": tries, "known": known}
+        tasks = self.second.share(climbed, [same | {"climb": climbs[place]} for place in places])
+        steps: list[list[tuple[float, float]]] = []
         try:
             for place, task in zip(places, tasks, strict=True):
                 if task.begin():
                     climber, mine = replace(self.climber), deepcopy(known)
+                    steps.append(climber.steps)
                     climber.climb(climbs[place], tries, mine, partial(report, mine))
-                    steps += climber.steps
                 else:
                     sent, own = task.result(hear=True)
                     climbs[place] = interned(self.climber.space, sent)
-                    steps += own
+                    steps.append(own)
         finally:
-            for work, least in steps:
+            for task in tasks:
+                task.begin()  # so that nobody does
+            for work, least in chain.from_iterable(steps):
                 known.note(work, least)
 
     def _begun(self, pairs: list[Pair], count: int) -> list[Climb]:

@@ -1,6 +1,6 @@
 """Strategies wired one after the other, by two threads or processes where there are two cores."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -111,18 +111,19 @@ class Wirer:
         limit: Callable[[], float],
         most_work: float,
     ) -> Iterator[Pair | None]:
-        def shared(item: tuple[Strategy, Any]) -> Task:
-            asked = {"item": (*item, most_work - self.work), "limit": limit()}
-            same = {"wires": wires, "yielding": self.problem.yielding}
-            return self.second.share(_wired, [same | asked])[0]
+        same = {"wires": wires, "yielding": self.problem.yielding}
+
+        def shared(items: Sequence[tuple[Strategy, Any]], held: float) -> list[Task]:
+            left = most_work - self.work
+            asked = [same | {"item": (*item, left), "limit": held} for item in items]
+            return self.second.share(_wired, asked)
 
         while self.work < most_work:
             two = list(islice(items, 2))
             if not two:
                 return
             held = limit()
-            # The second process begins with the last.
-            tasks = [shared(item) for item in two]
+            tasks = shared(two, held)  # the second process begins with the last
             try:
                 yield self._taken(*tasks[0].result())
                 if len(two) == 2 and self.work < most_work:
@@ -130,7 +131,7 @@ class Wirer:
                     if not tasks[1].begin() and limit() == held:
                         made = tasks[1].result()
                     if made is None or made[1] > most_work - self.work:
-                        made = shared(two[1]).result()
+                        made = shared(two[1:], limit())[0].result()
                     yield self._taken(*made)
             finally:
                 for task in tasks:
