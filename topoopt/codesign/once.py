@@ -106,8 +106,8 @@ def optimize_once(
     with (
         interrupts_between_steps(progress, everywhere=layouts) as report,
         second_process(search.shared, wanted=two, after=0.0 if layouts else _SOON_S) as second,
+        search.using(second),
     ):
-        search.use(second)
         # Once the second process has begun: this loads libraries that take some time.
         chosen = baseline_fabrics(asked.baselines, cluster, table, seed, options.reconfiguration)
         result: SearchResult[Any] = search.run(report, keeper)

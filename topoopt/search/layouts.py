@@ -1,6 +1,7 @@
 """Search over layouts, the places of their ranks, topologies and routings together."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from itertools import zip_longest
 from typing import TypeVar
@@ -126,15 +127,20 @@ class LayoutSearch:
         """What a second process needs to know of the search."""
         return {"problem": self.problem}
 
-    def use(self, second: Second) -> None:
-        """Let a second process, if there is one, make some of the calls.
+    @contextmanager
+    def using(self, second: Second) -> Iterator[None]:
+        """Let a second process, if there is one, make some of the calls while a block runs.
 
         Parameters
         ----------
         second : Second
             It shares ``shared``.
         """
-        self.second = second
+        before, self.second = self.second, second
+        try:
+            yield
+        finally:
+            self.second = before
 
     def bound(self, *, quick: bool = False) -> Bound | None:
         """Return the bound over all layouts and placements, once `run` has looked at these.

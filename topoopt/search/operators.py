@@ -1,6 +1,7 @@
 """The search over operator strategies, as the whole answer calls it."""
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from parallelism.strategy import Strategy
@@ -50,15 +51,15 @@ class OperatorSearch:
         """What a second process needs to know of the search."""
         return {"search": self.search}
 
-    def use(self, second: Second) -> None:
-        """Let a second process, if there is one, make some of the calls.
+    def using(self, second: Second) -> AbstractContextManager[None]:
+        """Let a second process, if there is one, make some of the calls while a block runs.
 
         Parameters
         ----------
         second : Second
             It shares ``shared``.
         """
-        self.search.second = second
+        return self.search.using(second)
 
     def budget(self) -> Budget:
         """Return when the search stops at the latest."""

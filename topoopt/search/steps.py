@@ -5,7 +5,8 @@ methods. They share one state, which is everything that the search goes on from.
 """
 
 import time as clock
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -195,11 +196,6 @@ class Search:
         Scored by fluid times. The same problem and as many steps give the same result.
     method : SearchMethod
 
-    Attributes
-    ----------
-    second : Second
-        A second process, if there is one, that shares this as ``search``.
-
     Raises
     ------
     InputError
@@ -218,7 +214,7 @@ class Search:
         self.regions = Regions(self.builder.graph, self.space.alike)
         # What scores weigh transfers that yield by, until packet trains say it of this job.
         self.yielding = YIELDING if self.moves_by_packets else 0.0
-        self.second = Second({"search": self})
+        self._second: Second | None = None
         self._least: Task | None = None
 
     def __reduce__(self) -> tuple[type["Search"], tuple[Problem, SearchMethod]]:
@@ -230,6 +226,21 @@ class Search:
         other = object.__new__(Search)
         other.__dict__.update(self.__dict__)
         return other
+
+    @property
+    def second(self) -> Second:
+        """A second process, if there is one, that shares this as ``search``."""
+        # Kept, it would be part of a cycle.
+        return Second({"search": self}) if self._second is None else self._second
+
+    @contextmanager
+    def using(self, second: Second) -> Iterator[None]:
+        """Let a second process, if there is one, make some of the calls while a block runs."""
+        self._second = second
+        try:
+            yield
+        finally:
+            self._second = self._least = None
 
     @property
     def sought(self) -> Problem:

@@ -31,7 +31,7 @@ def problem_of(**choices):
 def found_by(second):
     problem = second.shared["problem"]
     search = LayoutSearch(problem)
-    search.use(second)
+    search.second = second
     result = search.run()
     names = ("ideal-switch", "fat-tree", "expander")
     bases = baseline_fabrics(names, CLUSTER, default_prices(), 0, 1e-5)

@@ -62,7 +62,7 @@ def test_two_processes_wire_as_one_after_the_other(search, strategies, monkeypat
     assert share != WHOLE or sorted(expected) != expected
     monkeypatch.setattr("topoopt.base.second.Second", Ahead)
     with second_process({"search": search}, wanted=two) as second:
-        monkeypatch.setattr(search, "second", second)
+        monkeypatch.setattr(search, "_second", second)
         wirer, times = search.wirer(), []
         asked = [(strategy, None) for strategy in strategies]
         for pair in wirer.in_turn(
