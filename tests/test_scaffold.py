@@ -197,6 +197,7 @@ LOADED_LATE = {
         "topoopt.fabric.varying_kernels",
         "topoopt.plan.rebuild",
         "topoopt.topology.annealed_kernels",
+        "topoopt.topology.assignment_kernels",
         "topoopt.topology.cayley_kernels",
         "topoopt.topology.circulant_kernels",
         "topoopt.topology.near_matching",

@@ -63,17 +63,17 @@ def exchange_groups(transfers: Floats) -> Iterator[tuple[Group, ...]]:
 
 
 def _dense_components(joined: npt.NDArray[np.bool_]) -> Iterator[Group]:
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
+    import rustworkx as rx
 
     servers = joined.shape[0]
-    _, label = connected_components(csr_array(joined.astype(np.int64)), directed=False)
-    order = np.argsort(label, kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
-        size = members.size
+    graph = rx.PyGraph()
+    graph.add_nodes_from(range(servers))
+    graph.extend_from_edge_list([(a, b) for a, b in np.argwhere(joined).tolist()])
+    for members in sorted(map(sorted, rx.connected_components(graph))):
+        size = len(members)
         pairs = int(joined[np.ix_(members, members)].sum())
         if 3 <= size < servers and pairs >= _DENSE * size * (size - 1):
-            yield tuple(sorted(members.tolist()))
+            yield tuple(members)
 
 
 def exchange_wirings(traffic: Traffic, cluster: Cluster) -> Iterator[Topology]:

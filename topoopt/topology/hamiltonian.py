@@ -151,15 +151,15 @@ def cycles_of_regular(cables: Ints, seed: int = 0) -> tuple[tuple[int, ...], ...
     -----
     A regular wiring is a sum of permutations (Koenig, 1916), which `hamiltonian_cycles` merges.
     """
-    from scipy.optimize import linear_sum_assignment
+    from topoopt.topology.assignment_kernels import cheapest_assignment
 
     ports = np.unique(np.concatenate((cables.sum(axis=0), cables.sum(axis=1))))
     if ports.size != 1 or ports[0] == 0 or cables.shape[0] < 3:
         return ()
     left, permutations = cables.copy(), []
     for _ in range(int(ports[0])):
-        rows, after = linear_sum_assignment(left == 0)
-        left[rows, after] -= 1
+        after = cheapest_assignment((left == 0).astype(float))
+        left[np.arange(len(after)), after] -= 1
         permutations.append(after)
     for count in range(len(permutations), max(0, len(permutations) - 2), -1):
         found = hamiltonian_cycles(np.array(permutations), count, seed=seed)
@@ -254,16 +254,16 @@ def _rotate(cables: Ints, rng: np.random.Generator) -> list[int] | None:
 
 def _join_cover(cables: Ints, rng: np.random.Generator) -> list[int] | None:
     """Cover all servers with directed cycles, and join them to one."""
-    from scipy.optimize import linear_sum_assignment
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
+    from topoopt.topology.assignment_kernels import cheapest_assignment
+
     n = cables.shape[0]
     allowed = (cables > 0) & ~np.eye(n, dtype=bool)
-    rows, after = linear_sum_assignment(np.where(allowed, rng.random((n, n)), n + 1.0))
-    if not allowed[rows, after].all():
+    after = cheapest_assignment(np.where(allowed, rng.random((n, n)), n + 1.0))
+    if not allowed[np.arange(n), after].all():
         return None
-    after = after.astype(np.int64)
     while True:
         # The number of the cycle that each server is on.
         of = connected_components(csr_array((np.ones(n), (np.arange(n), after)), shape=(n, n)))[1]

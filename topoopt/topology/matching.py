@@ -175,9 +175,9 @@ def _blossom(weight: Floats) -> list[tuple[int, int]]:
 
 def _assignment(weight: Floats) -> list[tuple[int, int]]:
     """Return the maximum-weight assignment, without the pairs that carry nothing."""
-    from scipy.optimize import linear_sum_assignment
+    from topoopt.topology.assignment_kernels import cheapest_assignment
 
-    rows, columns = linear_sum_assignment(weight, maximize=True)
+    rows, columns = np.arange(weight.shape[0]), cheapest_assignment(-weight)
     keep = weight[rows, columns] > 0
     return list(zip(rows[keep].tolist(), columns[keep].tolist(), strict=True))
 

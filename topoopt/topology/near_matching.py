@@ -3,6 +3,7 @@
 import numpy as np
 
 from codesign_base.arrays import Floats, Ints
+from topoopt.topology.assignment_kernels import cheapest_assignment
 from topoopt.topology.matching_kernels import exchange_partners
 
 
@@ -28,17 +29,15 @@ def near_matching(weight: Floats) -> tuple[list[tuple[int, int]], float]:
     vertex is left out, and those left out are joined to one another. Exchanging partners makes
     up for some of it.
     """
-    from scipy.optimize import linear_sum_assignment
-
     n = weight.shape[0]
     even = n + n % 2
     padded = np.zeros((even, even))
     padded[:n, :n] = weight
     barred = padded.copy()
     np.fill_diagonal(barred, -1.0)
-    _, assigned = linear_sum_assignment(barred, maximize=True)
+    assigned = cheapest_assignment(-barred)
     relaxed = float(padded[np.arange(even), assigned].sum()) / 2.0
-    partner = _split_cycles(padded, assigned.astype(np.int64))
+    partner = _split_cycles(padded, assigned)
     top = float(padded.max(initial=0.0))
     exchange_partners(padded, partner, 1e-12 * top)
     matched = float(padded[np.arange(even), partner].sum()) / 2.0

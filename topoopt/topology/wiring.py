@@ -20,11 +20,12 @@ class DegreeTooSmallError(InfeasibleError):
 
 def is_strongly_connected(cables: Ints) -> bool:
     """Whether cables (from row to column) lead from every server to every other."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
+    import rustworkx as rx
 
-    count, _ = connected_components(csr_array(cables), directed=True, connection="strong")
-    return bool(count == 1)
+    graph = rx.PyDiGraph()
+    graph.add_nodes_from(range(cables.shape[0]))
+    graph.extend_from_edge_list([(a, b) for a, b in np.argwhere(cables).tolist()])
+    return bool(rx.is_strongly_connected(graph))
 
 
 @dataclass(frozen=True)
