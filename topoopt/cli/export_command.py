@@ -18,7 +18,7 @@ FORMATS = (
 )  # fmt: skip
 _SINGLE, _TRACES = FORMATS[:3], FORMATS[3:5]
 _DIRECTORIES = ("chakra", "astra-sim", "msccl", "nccl")
-_READ_AS = {".fbuf": "fbuf", ".graphml": "graphml", ".xml": "graphml", ".json": "node-link"}
+_ENDINGS = {"fbuf": (".fbuf",), "graphml": (".graphml", ".xml"), "node-link": (".json",)}
 ALLREDUCES = ("auto", "rings", "rounds")
 
 
@@ -93,11 +93,10 @@ def export_command(
         _check_directory(output)
     else:
         common.check_outputs(output, inputs=[plan])
-        read = _READ_AS.get(output.suffix.lower(), kind)
-        if kind in _SINGLE and read != kind:
+        if kind in _SINGLE and output.suffix.lower() not in _ENDINGS[kind]:
             raise InputError(
-                f"output {output} has the ending of format {read!r}, and --format is {kind!r}; "
-                "give one that goes with the other"
+                f"output is {str(output)!r}, and --format is {kind!r}; give a name that ends in "
+                f"{' or '.join(_ENDINGS[kind])}"
             )
     if kind in _TRACES:
         notes = _simulator(plan, kind, output)

@@ -202,7 +202,7 @@ class BaselineSearch:
             self.beside.report(made)
 
         heard = None if result.interrupted else report
-        best = self.search.best_on(self.chosen[number], result, number, heard)
+        best = self.search.best_on(self.chosen[number], result, heard)
         return self._with_packets(number, best)
 
     def _with_packets(self, number: int, best: BestOnBaseline[Any]) -> BestOnBaseline[Any]:

@@ -183,7 +183,7 @@ class Comparison:
         packets = self.fabrics[0].packet_time_s is not None
         rows: list[tuple[str, ...]] = [
             (
-                "fabric", *(("packets",) if packets else ()), "fluid", "relative", "bandwidth",
+                "fabric", *(("packets",) if packets else ()), "fluid", "vs plan", "bandwidth",
                 "network cost", "layout" if self.kind == "layouts" else "strategy",
             )
         ]  # fmt: skip

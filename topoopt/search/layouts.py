@@ -120,7 +120,8 @@ class LayoutSearch:
         self.twins: dict[Layout, Candidate] = {}
         self._survey: Survey | None = None
         self._candidates: tuple[Candidate, ...] = ()
-        self._compared: list[Compared] = []
+        # By the names of fabrics.
+        self._compared: dict[str, Compared] = {}
 
     @property
     def shared(self) -> dict[str, Problem[LayoutFamily]]:
@@ -406,7 +407,6 @@ class LayoutSearch:
         self,
         base: BaselineFabric,
         result: SearchResult[Placement],
-        number: int,
         progress: ProgressCallback | None = None,
     ) -> BestOnBaseline[Placement]:
         """Return which of the placed layouts is fastest on another fabric.
@@ -414,17 +414,16 @@ class LayoutSearch:
         Parameters
         ----------
         base : BaselineFabric
+            One of those of `compare_with`.
         result : SearchResult
             Of this search.
-        number : int
-            Of the fabric among those of `compare_with`.
         progress : callable, optional
 
         Returns
         -------
         BestOnBaseline
         """
-        compared = self._compared[number]
+        compared = self._compared[base.fabric.name]
         halves: list[Fastest] = [half.result(hear=True) for half in compared.halves]
         bounded, time, which = min(halves)
         if progress:
@@ -437,12 +436,12 @@ class LayoutSearch:
         Parameters
         ----------
         bases : sequence of BaselineFabric
-            By their numbers.
         """
         fabrics = [base.fabric for base in bases]
         fitted = [for_fabric(self.problem, self._candidates, fabric) for fabric in fabrics]
         tried = zip(fabrics, map(self._tried, fitted), strict=True)
-        self._compared = compared_on(self.second, list(tried), self.problem.baseline_work)
+        begun = compared_on(self.second, list(tried), self.problem.baseline_work)
+        self._compared = dict(zip((fabric.name for fabric in fabrics), begun, strict=True))
 
     def origin_of(self, placement: Placement, result: SearchResult[Placement]) -> str:
         """Say where a placed layout comes from: "plan" or "search".

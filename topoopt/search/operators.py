@@ -234,7 +234,6 @@ class OperatorSearch:
         self,
         base: BaselineFabric,
         result: SearchResult,
-        number: int,
         progress: ProgressCallback | None = None,
     ) -> BestOnBaseline[Strategy]:
         """Search the best strategy for a fabric to compare with.
@@ -244,8 +243,6 @@ class OperatorSearch:
         base : BaselineFabric
         result : SearchResult
             Of this search.
-        number : int
-            Ignored: its name tells a fabric from others.
         progress : callable, optional
 
         Returns

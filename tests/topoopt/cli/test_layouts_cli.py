@@ -155,7 +155,7 @@ def test_an_exported_plan_takes_as_long(name):
 
 def test_what_the_format_cannot_say_of_layouts():
     message = refused("export", "scattered.json", "--format", "fbuf", "--allreduce", "rings",
-                      "-o", "x")  # fmt: skip
+                      "-o", "x.fbuf")  # fmt: skip
     assert message == (
         "task graph: the .fbuf format knows no ReduceScatter or AllGather; give --allreduce rounds"
     )

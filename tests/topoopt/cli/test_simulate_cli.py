@@ -260,13 +260,13 @@ def test_exports(place):
         network = load_network(place / name)
         assert network.hosts == 4 and network.links == len(plan.links)
     assert read_fbuf(place / "plan.fbuf").nodes == 4
-    text = run("export", "plan.json", "--format", "fbuf", "--omit-updates", "-o", "y",
+    text = run("export", "plan.json", "--format", "fbuf", "--omit-updates", "-o", "y.fbuf",
                directory=place)  # fmt: skip
-    assert "fbuf written to y" in text and "optimizer steps that wait for an AllReduce" in text
-    message = refused("export", "plan.json", "--format", "fbuf", "--allreduce", "rings", "-o", "x",
-                      directory=place)  # fmt: skip
+    assert "fbuf written to y.fbuf" in text and "optimizer steps that wait for an AllReduce" in text
+    message = refused("export", "plan.json", "--format", "fbuf", "--allreduce", "rings", "-o",
+                      "x.fbuf", directory=place)  # fmt: skip
     assert "give --omit-updates or --allreduce rounds" in message
-    assert not (place / "x").exists()
+    assert not (place / "x.fbuf").exists()
     text = run("export", "plan.json", "--format", "fbuf", "-o", "rounds.fbuf", directory=place)
     assert "messages, round by round" in text and "left out" not in text
     options = ("--model", "packet", "--compat", "reconnect")
@@ -375,8 +375,9 @@ def test_what_simulate_refuses(place, arguments, message):
             ("export", "plan.json", "--format", "graphml", "--allreduce", "rings", "-o", "x"),
             "not go",
         ),
-        (("export", "plan.json", "--format", "graphml", "-o", "x.json"), "of format 'node-link'"),
-        (("export", "none.json", "--format", "graphml", "-o", "x"), "does not exist"),
+        (("export", "plan.json", "--format", "graphml", "-o", "x.json"), "that ends in .graphml"),
+        (("export", "plan.json", "--format", "fbuf", "-o", "x"), "a name that ends in .fbuf"),
+        (("export", "none.json", "--format", "graphml", "-o", "x.xml"), "does not exist"),
         (("export", "plan.json", "--format", "graphml", "-o", "none/x"), "does not exist"),
         (("validate", "--data", "none"), "data directory 'none' does not exist"),
         (("validate", "--models", "ns3"), "model is 'ns3'"),

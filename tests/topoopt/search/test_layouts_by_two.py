@@ -36,7 +36,7 @@ def found_by(second):
     names = ("ideal-switch", "fat-tree", "expander")
     bases = baseline_fabrics(names, CLUSTER, default_prices(), 0, 1e-5)
     search.compare_with(bases)
-    compared = [search.best_on(base, result, number) for number, base in enumerate(bases)]
+    compared = [search.best_on(base, result) for base in bases]
     placed = [(one.candidate, one.placement, one.ideal_s) for one in search.placed]
     return placed, result.best.time, result.best.strategy, search.bound(), compared
 
@@ -82,7 +82,7 @@ def test_the_fastest_on_a_fabric_is_the_least_of_both_halves():
     result = search.run()
     (base,) = baseline_fabrics(("fat-tree",), CLUSTER, default_prices(), 0, 1e-5)
     search.compare_with([base])
-    halved = search.best_on(base, result, 0)
+    halved = search.best_on(base, result)
     whole = search.fastest_on(base.fabric)
     assert halved.time == whole[1] and not halved.bounded
     times = [placed_times.switched_s(search.problem, one.placement) for one in search.placed]

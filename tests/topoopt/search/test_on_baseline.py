@@ -41,15 +41,14 @@ def test_nothing_that_the_plans_search_kept_is_faster(searched, fabric):
         assert found.time <= score(strategy) * (1.0 + 1e-9)
 
 
-def test_proposals_for_a_fabric_do_not_depend_on_its_place_among_others(searched, monkeypatch):
+def test_each_fabric_has_proposals_of_its_own(searched, monkeypatch):
     search, result, cluster = searched
     streams = []
     monkeypatch.setattr(on_baseline, "_improve", lambda *given: streams.append(given[4]))
     for name in ("expander", "torus:2x2", "torus:4"):
         base = baseline_fabric(name, cluster, default_prices(), 0)
-        for number in (0, 5):
-            search_of(search.problem).best_on(base, result, number)
-    assert streams[::2] == streams[1::2] and len(set(streams)) == 3
+        search_of(search.problem).best_on(base, result)
+    assert len(set(streams)) == 3
 
 
 @pytest.mark.slow  # CANDLE on 16 servers: half a minute
