@@ -17,7 +17,7 @@ from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.schedule_search import MOST_WORK, Scheduled, schedule_pairs
-from topoopt.evaluate.scoring import Scorer
+from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.search.result import SearchResult
 from topoopt.search.starts import starting_strategies
 from topoopt.search.steps import Search
@@ -27,9 +27,10 @@ _TRIED = (2, 8)
 # Strategies this much slower than the best so far are not scheduled: other choices gain more.
 _NEAR = 1.1
 _SCHEDULED = 2
-# What it may cost beside `MOST_WORK` for the plain pairs (tasks are made anew for every strategy,
-# which is not counted), and the share of it that may be spent on wiring starts.
-_WORK, _STARTS = MOST_WORK / 3.0, 0.5
+# What may be spent in each number of microbatches, beside `MOST_WORK` for the schedules of a pair:
+# on scoring pairs as they are wired, and on wiring strategies anew (tasks are made anew for every
+# strategy, which is not counted). And on improving the best, in all numbers together.
+_AS_WIRED, _WIRED, _MOVED = MOST_WORK / 2.0, MOST_WORK, MOST_WORK / 3.0
 _SEED = 700
 
 
@@ -64,7 +65,8 @@ def scheduled_search(
     counts = (count,) if count > 1 else _TRIED
     tried = best.tried
     for number, microbatches in enumerate(counts):
-        found = _sought(search, result, microbatches, best.simulated.time, _WORK / len(counts))
+        time, most = best.simulated.time, _MOVED / len(counts)
+        found = _sought(search, result, microbatches, time, most, progress)
         for pair in found[:_SCHEDULED]:
             other = schedule_pairs(problem.family, [pair], scheduling)
             tried += other.tried
@@ -84,34 +86,62 @@ def in_microbatches(problem: Problem, microbatches: int) -> Problem:
 
 
 def _sought(
-    search: Search, result: SearchResult[Strategy], microbatches: int, time: float, most: float
+    search: Search,
+    result: SearchResult[Strategy],
+    microbatches: int,
+    time: float,
+    most: float,
+    progress: ProgressCallback | None,
 ) -> list[Pair]:
-    """Seek pairs in microbatches; fastest first, those much slower than ``time`` left out."""
+    """Seek pairs in microbatches, and improve the best for so much work; fastest first.
+
+    Those much slower than the best, or than ``time``, are left out.
+    """
     problem = in_microbatches(search.problem, microbatches)
-    rewirer = Rewirer(problem)
-    known = {pair.strategy: pair.origin for pair in result.others}
+    origins = {pair.strategy: pair.origin for pair in result.others}
     for name, strategy in starting_strategies(search.space, problem.family).items():
-        known.setdefault(strategy, name)
-    found: list[Pair] = []
-    limit = _NEAR * time
-    for strategy, origin in known.items():
-        if rewirer.work >= _STARTS * most:
+        origins.setdefault(strategy, name)
+    found: dict[Strategy, Pair] = {}
+    least, step, steps = time, 0, len(result.others) + len(origins)
+
+    def take(pair: Pair | None) -> None:
+        nonlocal least, step
+        if pair is not None:
+            found[pair.strategy] = min(
+                found.get(pair.strategy, pair), pair, key=lambda each: each.time
+            )
+            least = min(least, pair.time)
+        step += 1
+        if progress:
+            progress(Progress(f"{microbatches} microbatches", step, steps, least))
+
+    # Where simulations take long, this says what to wire first.
+    left = _AS_WIRED
+    for pair in result.others:
+        score = Scorer(problem, pair.fabric, search_tolerance(search.cluster.servers), left)
+        taken = score(pair.strategy, _NEAR * least)
+        left -= score.work
+        if score.bounded or left <= 0.0:
+            if not found:
+                return []  # one alone takes too long
+            break
+        take(replace(pair, time=taken) if taken <= _NEAR * least else None)
+    rewirer = Rewirer(problem, _WIRED)
+    promising = sorted(found.values(), key=lambda pair: pair.time)
+    for strategy in dict.fromkeys([*(pair.strategy for pair in promising), *origins]):
+        if rewirer.work >= rewirer.most_work:
             break
         if problem.fits(strategy):
-            pair = rewirer.wire(strategy, origin, limit=limit)
-            if pair is not None:
-                found.append(pair)
-                limit = min(limit, _NEAR * pair.time)
-    found.sort(key=lambda pair: pair.time)
-    if not found:
-        return []
-    if result.steps == 0:  # by the count that is recorded, so that it gives the plan again
-        return found
-    moved = _moved(search, problem, found[0], most - rewirer.work)
-    if moved.strategy != found[0].strategy:
+            take(rewirer.wire(strategy, origins[strategy], limit=_NEAR * least, exact=False))
+    pairs = sorted(found.values(), key=lambda pair: pair.time)
+    pairs = [pair for pair in pairs if pair.time <= _NEAR * least]
+    if not pairs or result.steps == 0:
+        return pairs  # by the count that is recorded, so that it gives the plan again
+    moved = _moved(search, problem, pairs[0], most)
+    if moved.strategy != pairs[0].strategy:
         wired = rewirer.wire(moved.strategy, moved.origin, limit=moved.time)
-        found.insert(0, moved if wired is None else wired)
-    return found
+        pairs.insert(0, moved if wired is None else wired)
+    return pairs
 
 
 def _moved(search: Search, problem: Problem, pair: Pair, most: float) -> Pair:
