@@ -255,6 +255,17 @@ def test_jobs_share_a_fabric_in_one_call():
             share(jobs, cluster, **options)
 
 
+@pytest.mark.parametrize("ports", ["directed", "bidirectional"])
+def test_a_job_of_one_server_shares_an_expander(ports):
+    cluster = Cluster(4, 2, "10Gbps", ports)
+    alone, _ = share([("dlrm-16", 1), ("dlrm-16", 3)], cluster, fabric="expander", steps=1)
+    assert len(alone.servers) == 1
+    # It sends nothing, so that it takes as long on any fabric, and nobody is in its way.
+    (switched,) = share([("dlrm-16", 1)], cluster, fabric="ideal-switch", steps=1)
+    assert alone.alone_s == pytest.approx(switched.alone_s)
+    assert alone.shared_s == pytest.approx(alone.alone_s)
+
+
 def test_a_job_that_fits_by_no_named_strategy_is_refused():
     cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
     wide = to.models.dlrm(tables=1, dim=64, rows=10**10)

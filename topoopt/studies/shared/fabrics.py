@@ -175,7 +175,7 @@ def tenant_run(
     fabric : str
         One of `SHARED_FABRICS`. For switched ones the strategy is searched on one switch with
         their bandwidth, which is what a single job without collisions sees; for the expander on
-        one of the job's size.
+        one of the job's size, where that has several servers.
     bandwidth : float
         Bytes/s, as from `shared_fabric`.
     steps : int
@@ -191,7 +191,7 @@ def tenant_run(
     graph = get_model(model) if isinstance(model, str) else model
     given = setting(graph, servers, degree, bandwidth * 8 / 1e9)
     latency = given.cluster.hop_latency
-    if fabric == "expander":
+    if fabric == "expander" and servers > 1:
         alone = baseline_fabric("expander", given.cluster, default_prices(), seed).fabric
     else:
         stretch = 1 if fabric == "ideal-switch" else _FAT_TREE_STRETCH
