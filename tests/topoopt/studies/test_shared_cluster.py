@@ -152,6 +152,13 @@ def test_bad_placements_are_refused(places, said):
         side_by_side([sender(), sender()], places, 8)
 
 
+def test_iterations_beyond_memory_are_refused():
+    # In one iteration of the slow job the quick one would end a thousand million.
+    jobs = [Tenant("quick", sender(1e-9), (0, 1)), Tenant("slow", sender(1.0), (4, 5))]
+    with pytest.raises(InputError, match=r"'quick' takes 1e-09 s .* 'slow' 1 s.* fit in memory"):
+        simulate_together(two_racks(), jobs)
+
+
 def test_bad_repetitions_are_refused():
     with pytest.raises(InputError, match="iterations is 0"):
         in_turn(sender(), 0)
