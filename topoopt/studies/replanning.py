@@ -1,6 +1,6 @@
 """What a job may run as on the servers that are left: strategies or layouts, and their wiring."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -118,9 +118,10 @@ def _alternatives_on(
     if isinstance(family, LayoutFamily):
         layouts = _Layouts(family, cluster, job.strategy, seed)
         return lambda _: layouts
+    shared = family.builder.graph.shared
     return lambda dead: _Strategies(
-        family, cluster, surviving_strategy(job.strategy, whole.servers, dead, batch), steps,
-        (seed, *dead),
+        family, cluster, surviving_strategy(job.strategy, whole.servers, dead, batch, shared),
+        steps, (seed, *dead),
     )  # fmt: skip
 
 
@@ -190,7 +191,11 @@ class _Layouts:
 
 
 def surviving_strategy(
-    strategy: Strategy, servers: int, dead: tuple[int, ...], batch: int
+    strategy: Strategy,
+    servers: int,
+    dead: tuple[int, ...],
+    batch: int,
+    shared: Sequence[tuple[int, ...]] = (),
 ) -> Strategy:
     """Return a strategy with its parts moved off dead servers, as little changed as may be.
 
@@ -203,6 +208,8 @@ def surviving_strategy(
         Distinct servers.
     batch : int
         Global batch of the survivors, a multiple of their number.
+    shared : sequence of tuple of int
+        Operators of the same weights, as in `ModelGraph`, which stay on the same servers.
 
     Returns
     -------
@@ -219,8 +226,12 @@ def surviving_strategy(
         for v in config.servers:
             if v in number:
                 parts[number[v]] += 1
-    configs = []
-    for config in strategy.configs:
+    first = {index: min(group) for group in shared for index in group}
+    configs: list[OperatorConfig] = []
+    for index, config in enumerate(strategy.configs):
+        if first.get(index, index) < index:
+            configs.append(configs[first[index]])
+            continue
         p = config.parameter
         places = [number.get(v, -1) for v in config.servers]
         rows = [places[i * p : (i + 1) * p] for i in range(config.sample)]

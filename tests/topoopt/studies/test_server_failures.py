@@ -23,7 +23,7 @@ from topoopt.fabric import score
 from topoopt.plan.rebuild import rebuild
 from topoopt.studies.failures import fail_randomly, random_ports
 from topoopt.studies.repairs import fail_cables
-from topoopt.studies.replanning import surviving_strategy
+from topoopt.studies.replanning import alternatives_on, surviving_strategy
 from topoopt.studies.server_failures import WAYS, after_servers, fail_servers, without_servers
 from topoopt.topology.fabrics import ideal_switch
 from topoopt.topology.network_json import network_graph
@@ -96,6 +96,22 @@ def test_strategies_move_off_the_dead() -> None:
     ]  # fmt: skip
     assert moved.configs[5].servers == (0, 1, 2)
     assert moved.configs[6].servers == (2,)
+
+
+def test_operators_of_the_same_weights_move_together() -> None:
+    # Each by itself would take the least busy of those that are left, the next one every time.
+    graph = replace(small_mlp(), shared=((3, 1, 6),))
+    alone = {1, 3, 6}
+    strategy = Strategy(tuple(
+        config(1, 1, 2) if index in alone else config(4, 1, 0, 1, 2, 3) for index in range(9)
+    ))  # fmt: skip
+    check_legal(graph, strategy, 4, 12)
+    moved = surviving_strategy(strategy, 4, (2,), 9, graph.shared)
+    check_legal(graph, moved, 3, 9)
+    assert {moved.configs[index].servers for index in alone} == {(0,)}
+    # So the search on the survivors still begins with the plan's strategy.
+    built = replace(rebuild(solve(graph, 4, steps=0, baselines=())), strategy=strategy)
+    assert alternatives_on(built, 3, 0, 0)((2,)).first[1] == "plan"
 
 
 @settings(max_examples=30, deadline=None)

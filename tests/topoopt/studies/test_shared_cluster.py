@@ -11,14 +11,17 @@ from parallelism.joining import in_turn, side_by_side
 from parallelism.taskgraph import TaskGraph, TaskKind, edges_of, traffic_of
 from routing.network import Network
 from routing.paths import ecmp_routes, shortest_routes
+from topoopt.baselines.baselines import baseline_fabric
 from topoopt.fabric import IDEAL, Fabric, score, simulate
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.prices import default_prices
+from topoopt.studies.shared import fabrics
 from topoopt.studies.shared.arrivals import Request, Stay, poisson_requests, serve
 from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together
 from topoopt.studies.shared.fabrics import hashed_routes, partition_run, shared_fabric, tenant_run
 from topoopt.studies.shared.mix import apportion, place_jobs
 from topoopt.studies.shared.sharing import share
+from topoopt.topology.fabrics import ideal_switch
 from topoopt.topology.fat_tree import fat_tree_network
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
@@ -149,6 +152,13 @@ def test_bad_placements_are_refused(places, said):
         side_by_side([sender(), sender()], places, 8)
 
 
+def test_iterations_beyond_memory_are_refused():
+    # In one iteration of the slow job the quick one would end a thousand million.
+    jobs = [Tenant("quick", sender(1e-9), (0, 1)), Tenant("slow", sender(1.0), (4, 5))]
+    with pytest.raises(InputError, match=r"'quick' takes 1e-09 s .* 'slow' 1 s.* fit in memory"):
+        simulate_together(two_racks(), jobs)
+
+
 def test_bad_repetitions_are_refused():
     with pytest.raises(InputError, match="iterations is 0"):
         in_turn(sender(), 0)
@@ -253,6 +263,38 @@ def test_jobs_share_a_fabric_in_one_call():
     for jobs, said in (([], "at least one"), ([("dlrm-16", 9)], "run fewer jobs")):
         with pytest.raises(InputError, match=said):
             share(jobs, cluster, **options)
+
+
+@pytest.mark.parametrize("ports", ["directed", "bidirectional"])
+def test_a_job_of_one_server_shares_an_expander(ports):
+    cluster = Cluster(4, 2, "10Gbps", ports)
+    alone, _ = share([("dlrm-16", 1), ("dlrm-16", 3)], cluster, fabric="expander", steps=1)
+    assert len(alone.servers) == 1
+    # It sends nothing, so that it takes as long on any fabric, and nobody is in its way.
+    (switched,) = share([("dlrm-16", 1)], cluster, fabric="ideal-switch", steps=1)
+    assert alone.alone_s == pytest.approx(switched.alone_s)
+    assert alone.shared_s == pytest.approx(alone.alone_s)
+
+
+def test_jobs_are_searched_with_the_ports_and_the_latency_of_their_cluster(monkeypatch):
+    cluster, built = Cluster(6, 2, "10Gbps", "bidirectional", "30us"), []
+
+    def record(name, of, *rest):
+        built.append(of)
+        return baseline_fabric(name, of, *rest)
+
+    monkeypatch.setattr(fabrics, "baseline_fabric", record)
+    share([("dlrm-16", 2), ("dlrm-16", 4)], cluster, fabric="expander", steps=0)
+    assert [of.servers for of in built] == [6, 2, 4]
+    assert {(of.ports, of.hop_latency) for of in built} == {("bidirectional", 30e-6)}
+    # Over switches as well: what is sent in fewer, larger messages pays where hops are slow.
+    near, far = (
+        tenant_run("dlrm-16", 4, "ideal-switch", 2.5e9, 40, 0, 2, "directed", latency)
+        for latency in (1e-6, 1e-2)
+    )
+    network, routes = ideal_switch(4, 2.5e9, 1e-2)
+    slow = Fabric("slow", network, routes, {})
+    assert score(slow, far) < score(slow, near)
 
 
 def test_a_job_that_fits_by_no_named_strategy_is_refused():

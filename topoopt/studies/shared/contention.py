@@ -15,6 +15,8 @@ from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.simulation import score
 
 _MOST_DOUBLINGS = 6
+# Tasks of all iterations of all jobs together, which take up to 9 GB.
+_MOST_TASKS = 30_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +98,8 @@ def simulate_together(
     ------
     InputError
         If there is no tenant, two share a server, ``least`` is not positive, an iteration takes
-        no time, or a tenant gets next to no bandwidth, so that no window is long enough.
+        no time, a tenant gets next to no bandwidth, so that no window is long enough, or one has
+        so many iterations in it that they do not fit in memory.
 
     Notes
     -----
@@ -137,6 +140,14 @@ def _simulated(
     # One iteration more covers the phase, and one an iteration that contention makes faster, which
     # hardly ever happens.
     counts = [ceil(window / time) + 2 for time in alone]
+    sizes = [tenant.tasks.tasks + 1 for tenant in tenants]
+    if sum(count * size for count, size in zip(counts, sizes, strict=True)) > _MOST_TASKS:
+        quick, slow = (tenants[alone.index(time)].name for time in (min(alone), max(alone)))
+        raise InputError(
+            f"job {quick!r} takes {min(alone):.3g} s an iteration and job {slow!r} "
+            f"{max(alone):.3g} s, so that {max(counts)} iterations are to be simulated, which do "
+            "not fit in memory; give jobs that take more alike, or more bandwidth"
+        )
     repeated = [
         in_turn(tenant.tasks, count, float(phase))
         for tenant, count, phase in zip(tenants, counts, phases, strict=True)
@@ -145,8 +156,7 @@ def _simulated(
     finish = run_fluid(fabric, joint, limit=window, collapsed=False).finish
     begun = float(phases.max())
     times, at = [], 0
-    for tenant, count in zip(tenants, counts, strict=True):
-        size = tenant.tasks.tasks + 1
+    for size, count in zip(sizes, counts, strict=True):
         mine = finish[at : at + count * size].reshape(count, size)
         at += count * size
         start, end = mine[:, -1], mine.max(axis=1)

@@ -1,5 +1,6 @@
 """Fabrics that jobs share, and what each job runs on them."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -163,6 +164,8 @@ def tenant_run(
     steps: int,
     seed: int,
     degree: int = 1,
+    ports: str = "directed",
+    latency: str | float = 1e-6,
 ) -> TaskGraph:
     """Return one iteration of the best strategy found for a job that has a shared fabric alone.
 
@@ -175,7 +178,7 @@ def tenant_run(
     fabric : str
         One of `SHARED_FABRICS`. For switched ones the strategy is searched on one switch with
         their bandwidth, which is what a single job without collisions sees; for the expander on
-        one of the job's size.
+        one of the job's size, where that has several servers.
     bandwidth : float
         Bytes/s, as from `shared_fabric`.
     steps : int
@@ -183,6 +186,10 @@ def tenant_run(
     seed : int
     degree : int
         Ports a server, of the expander.
+    ports : {"directed", "bidirectional"}
+        What they are.
+    latency : str or float
+        Seconds a hop.
 
     Returns
     -------
@@ -190,12 +197,12 @@ def tenant_run(
     """
     graph = get_model(model) if isinstance(model, str) else model
     given = setting(graph, servers, degree, bandwidth * 8 / 1e9)
-    latency = given.cluster.hop_latency
-    if fabric == "expander":
-        alone = baseline_fabric("expander", given.cluster, default_prices(), seed).fabric
+    cluster = replace(given.cluster, ports=ports, latency=latency)
+    if fabric == "expander" and servers > 1:
+        alone = baseline_fabric("expander", cluster, default_prices(), seed).fabric
     else:
-        stretch = 1 if fabric == "ideal-switch" else _FAT_TREE_STRETCH
-        alone = Fabric(fabric, *ideal_switch(servers, bandwidth, stretch * latency), {})
+        hop = cluster.hop_latency * (1 if fabric == "ideal-switch" else _FAT_TREE_STRETCH)
+        alone = Fabric(fabric, *ideal_switch(servers, bandwidth, hop), {})
     starts = given.strategies()
     if not starts:
         raise InfeasibleError(

@@ -104,10 +104,11 @@ def share(
     on, bandwidth = shared_fabric(fabric, cluster, default_prices(), seed=seed)
     sizes = [servers for _, servers in jobs]
     places = place_jobs(sizes, cluster.servers, placement, np.random.default_rng(seed))
+    asked = cluster.degree, cluster.ports, cluster.latency
     tenants = [
         Tenant(
             _name(model),
-            tenant_run(model, servers, fabric, bandwidth, steps, seed, cluster.degree),
+            tenant_run(model, servers, fabric, bandwidth, steps, seed, *asked),
             place,
         )
         for (model, servers), place in zip(jobs, places, strict=True)
