@@ -6,6 +6,7 @@ more and reduce less.
 """
 
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -29,7 +30,8 @@ _NEAR = 1.1
 _SCHEDULED = 2
 # What may be spent in each number of microbatches, beside `MOST_WORK` for the schedules of a pair:
 # on scoring pairs as they are wired, and on wiring strategies anew (tasks are made anew for every
-# strategy, which is not counted). And on improving the best, in all numbers together.
+# strategy, which is not counted). And what wiring and improving the best may cost together, in all
+# numbers of microbatches, so that the best is improved.
 _AS_WIRED, _WIRED, _MOVED = MOST_WORK / 2.0, MOST_WORK, MOST_WORK / 3.0
 _SEED = 700
 
@@ -64,10 +66,13 @@ def scheduled_search(
     count = best.schedule.microbatches
     counts = (count,) if count > 1 else _TRIED
     tried = best.tried
+    known: list[Pair] = []
     for number, microbatches in enumerate(counts):
         time, most = best.simulated.time, _MOVED / len(counts)
         found = _sought(search, result, microbatches, time, most, progress)
-        for pair in found[:_SCHEDULED]:
+        fresh = (p for p in found if not any(_same(p, each) for each in known))
+        for pair in islice(fresh, _SCHEDULED):
+            known.append(pair)
             other = schedule_pairs(problem.family, [pair], scheduling)
             tried += other.tried
             if other.simulated.time < best.simulated.time:
@@ -76,6 +81,10 @@ def scheduled_search(
             time = best.simulated.time
             progress(Progress("schedules", number + 1, len(counts), time))
     return replace(best, tried=tried)
+
+
+def _same(pair: Pair, other: Pair) -> bool:
+    return pair.strategy == other.strategy and pair.wired_like(other)
 
 
 def in_microbatches(problem: Problem, microbatches: int) -> Problem:
@@ -93,7 +102,7 @@ def _sought(
     most: float,
     progress: ProgressCallback | None,
 ) -> list[Pair]:
-    """Seek pairs in microbatches, and improve the best for so much work; fastest first.
+    """Seek pairs in microbatches; fastest first. The best is improved if wiring leaves work for it.
 
     Those much slower than the best, or than ``time``, are left out.
     """
@@ -137,7 +146,7 @@ def _sought(
     pairs = [pair for pair in pairs if pair.time <= _NEAR * least]
     if not pairs or result.steps == 0:
         return pairs  # by the count that is recorded, so that it gives the plan again
-    moved = _moved(search, problem, pairs[0], most)
+    moved = _moved(search, problem, pairs[0], most - rewirer.work)
     if moved.strategy != pairs[0].strategy:
         wired = rewirer.wire(moved.strategy, moved.origin, limit=moved.time)
         pairs.insert(0, moved if wired is None else wired)

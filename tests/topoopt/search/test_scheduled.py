@@ -11,6 +11,7 @@ from codesign_base import InputError
 from parallelism.search.local import LocalSearch
 from parallelism.taskgraph import Phase, TaskKind
 from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.schedule_search import schedule_pairs
 from topoopt.evaluate.scheduling import simulate_schedule
 from topoopt.evaluate.scoring import Scorer
@@ -18,6 +19,7 @@ from topoopt.problem.budget import Budget
 from topoopt.problem.cluster import Cluster
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.schedule import Schedule
+from topoopt.search import scheduled
 from topoopt.search.driver import run
 from topoopt.search.methods import search_for
 from topoopt.search.scheduled import in_microbatches, scheduled_search
@@ -65,6 +67,36 @@ def test_a_search_of_no_steps_makes_no_moves_for_its_schedule(monkeypatch, steps
     assert simulated_again(family, found) == found.simulated.time
     assert bool(made) is moves
     assert moves or found.pair.origin != "search"
+
+
+@pytest.mark.parametrize(("work", "least", "most"), [("_AS_WIRED", 0, 0), ("_WIRED", 1, 1)])
+def test_where_simulations_take_long_few_strategies_are_wired_anew(monkeypatch, work, least, most):
+    search, result = searched("barrier", 0)
+    wired = []
+    wire = Rewirer.wire
+    monkeypatch.setattr(
+        Rewirer, "wire", lambda *given, **asked: wired.append(given[1]) or wire(*given, **asked)
+    )
+    scheduled_search(search, result)
+    assert len(wired) > 2 * most + 1
+    wired.clear()
+    monkeypatch.setattr(scheduled, work, 1.0)
+    scheduled_search(search, result)
+    numbers = len(scheduled._TRIED)
+    assert least <= len(wired) <= most * numbers
+
+
+def test_what_is_best_in_microbatches_as_it_is_wired_is_wired_anew_first(monkeypatch):
+    search, result = searched("barrier", 0)
+    wired = []
+    wire = Rewirer.wire
+    monkeypatch.setattr(
+        Rewirer, "wire", lambda *given, **asked: wired.append(given[1]) or wire(*given, **asked)
+    )
+    made = scheduled_search(search, result)
+    problem = in_microbatches(search.problem, max(made.schedule.microbatches, scheduled._TRIED[0]))
+    times = {p.strategy: Scorer(problem, p.fabric)(p.strategy) for p in result.others}
+    assert wired[0] == min(times, key=times.get) != result.others[0].strategy
 
 
 def test_what_is_scored_in_microbatches_is_simulated_in_them():
