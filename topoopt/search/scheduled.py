@@ -28,10 +28,9 @@ _TRIED = (2, 8)
 # Strategies this much slower than the best so far are not scheduled: other choices gain more.
 _NEAR = 1.1
 _SCHEDULED = 2
-# What may be spent in each number of microbatches, beside `MOST_WORK` for the schedules of a pair:
+# What may be spent, beside `MOST_WORK` for the schedules of a pair: in each number of microbatches
 # on scoring pairs as they are wired, and on wiring strategies anew (tasks are made anew for every
-# strategy, which is not counted). And what wiring and improving the best may cost together, in all
-# numbers of microbatches, so that the best is improved.
+# strategy, which is not counted); in all together on improving the best, less what wiring took.
 _AS_WIRED, _WIRED, _MOVED = MOST_WORK / 2.0, MOST_WORK, MOST_WORK / 3.0
 _SEED = 700
 
